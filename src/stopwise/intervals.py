@@ -1,4 +1,4 @@
-"""Confidence intervals of shares and means."""
+"""Confidence intervals for proportions and means."""
 
 import math
 from functools import lru_cache
@@ -14,18 +14,18 @@ from stopwise.errors import InvalidParameterError
 NORMAL = NormalDist()
 Z90, Z95 = NORMAL.inv_cdf(0.95), NORMAL.inv_cdf(0.975)
 
-# Points of Gauss's rule: exact to rounding for the smooth density of t over a few deviations.
+# Nodes of Gauss–Legendre quadrature: exact to rounding for the density of t, which is smooth.
 NODES = 80
 
 
 class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An estimate and its confidence interval, from low to high.
+    """An estimate with its confidence interval.
 
     Attributes
     ----------
     value, low, high : float
     n : int or None
-        How many values it is the mean of, if it has Student's interval (`mean_interval`).
+        The sample size, for Student's interval of a mean (`mean_interval`).
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
         return Interval(-self.value, -self.high, -self.low, self.n)
 
     def stretched(self, factor: float) -> "Interval":
-        """Return the interval with both ends moved away from the value by a factor.
+        """Return the interval with the distances from the value to both ends scaled by a factor.
 
         Examples
         --------
@@ -73,7 +73,7 @@ class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
         return Interval(self.value, low, high, self.n)
 
     def clipped(self, least: float, most: float) -> "Interval":
-        """Return the interval with its ends between two limits.
+        """Return the interval with both ends clipped to the range from ``least`` to ``most``.
 
         Examples
         --------
@@ -87,7 +87,7 @@ class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def wilson(hits: float, n: float, z: float = Z95) -> Interval:
-    """Return a share with Wilson's interval, valid at 0 and 1 too; (0, 1) without any row.
+    """Return a proportion with Wilson's interval, also valid at 0 and 1; (0, 1) if ``n`` is 0.
 
     Examples
     --------
@@ -99,38 +99,40 @@ def wilson(hits: float, n: float, z: float = Z95) -> Interval:
     share, z2 = hits / n, z * z
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    # exactly 0 and 1 at the ends, in spite of rounding
+    # Rounding could move the ends away from exactly 0 and 1.
     low = 0.0 if hits == 0 else max(middle - half, 0.0)
     high = 1.0 if hits == n else min(middle + half, 1.0)
     return Interval(share, low, high)
 
 
-def widened(share: float, n: int, reach: float, z: float = Z95) -> Interval:
-    """Return a share with Wilson's interval, its ends moved out for a second source of error.
+def widened_wilson(share: float, n: int, half_width: float, z: float = Z95) -> Interval:
+    """Return a proportion with Wilson's interval, widened for an independent second error.
 
-    ``reach`` is how far that alone reaches either way at the same level. Distances from the share
-    to the ends are combined as roots of summed squares (R. G. Newcombe's square-and-add method,
-    Statistics in Medicine 17, 1998).
+    ``half_width`` is that of the second error alone, at the same confidence. The distances to the
+    ends are combined as root sums of squares (R. G. Newcombe's square-and-add method, Statistics in
+    Medicine 17, 1998).
 
     Examples
     --------
     >>> print(wilson(20, 100))
     0.200 (0.133 to 0.289)
-    >>> print(widened(0.2, 100, reach=0.0), widened(0.2, 100, reach=0.05))
-    0.200 (0.133 to 0.289) 0.200 (0.117 to 0.302)
+    >>> print(widened_wilson(0.2, 100, half_width=0.0))
+    0.200 (0.133 to 0.289)
+    >>> print(widened_wilson(0.2, 100, half_width=0.05))
+    0.200 (0.117 to 0.302)
     """
     interval = wilson(share * n, n, z)
-    down = math.hypot(share - interval.low, reach)
-    up = math.hypot(interval.high - share, reach)
+    down = math.hypot(share - interval.low, half_width)
+    up = math.hypot(interval.high - share, half_width)
     return Interval(share, share - down, share + up).clipped(0.0, 1.0)
 
 
-def around(value: float, error: float, z: float = Z95) -> Interval:
-    """Return a number and the interval of z standard errors about it.
+def normal_interval(value: float, error: float, z: float = Z95) -> Interval:
+    """Return an estimate with the interval of ``z`` standard errors around it.
 
     Examples
     --------
-    >>> print(around(1.0, 0.1))
+    >>> print(normal_interval(1.0, 0.1))
     1.000 (0.804 to 1.196)
     """
     return Interval(value, value - z * error, value + z * error)
@@ -139,7 +141,7 @@ def around(value: float, error: float, z: float = Z95) -> Interval:
 def normal_mean(values: Floats, z: float = Z95) -> Interval:
     """Return the mean of many independent values with its normal interval.
 
-    For few values, `mean_interval` has the right interval.
+    For small samples, use `mean_interval`.
 
     Examples
     --------
@@ -147,15 +149,13 @@ def normal_mean(values: Floats, z: float = Z95) -> Interval:
     49.500 (43.814 to 55.186)
     """
     n = len(values)
-    return around(float(values.mean()), float(values.std(ddof=1)) / math.sqrt(n), z)
+    return normal_interval(float(values.mean()), float(values.std(ddof=1)) / math.sqrt(n), z)
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
-    """Return the mean of independent values and its Student t interval.
+    """Return the mean of independent values with Student's interval, mean ± t_{n−1}·s/√n.
 
-        mean ± t_{n−1} · s/√n
-
-    The interval of one value is (−∞, ∞).
+    The interval of a single value is (−∞, ∞).
 
     Examples
     --------
@@ -163,35 +163,36 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     Interval(value=2.0, low=-0.48..., high=4.48..., n=3)
     """
     table = np.reshape(np.asarray(values, dtype=np.float64), (-1, 1))
-    reach = float(student_reach(table, confidence)[0])
+    half_width = float(student_half_width(table, confidence)[0])
     mean = float(table.mean(axis=0)[0])
-    return Interval(mean, mean - reach, mean + reach, len(table))
+    return Interval(mean, mean - half_width, mean + half_width, len(table))
 
 
-def student_reach(table: Floats, confidence: float = 0.95) -> Floats:
-    """Return t_{n−1} · s/√n of every column of a table of n rows; ∞ of a single row.
+def student_half_width(table: Floats, confidence: float = 0.95) -> Floats:
+    """Return t_{n−1}·s/√n of every column of a table of n rows; ∞ for a single row.
 
     Examples
     --------
-    >>> student_reach(np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]])).round(2).tolist()
+    >>> student_half_width(np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]])).round(2).tolist()
     [2.48, 0.0]
     """
     n = len(table)
     if n == 0 or not np.isfinite(table).all():
-        raise InvalidParameterError("a mean needs one value or more, all of them finite")
+        raise InvalidParameterError("a mean needs at least one value, and all values finite")
     t = t_quantile(confidence, max(n - 1, 1))
-    reach: Floats = np.full(table.shape[1:], np.inf)
+    half_width: Floats = np.full(table.shape[1:], np.inf)
     if n > 1:
-        reach = t * table.std(axis=0, ddof=1) / math.sqrt(n)
-    return reach
+        half_width = t * table.std(axis=0, ddof=1) / math.sqrt(n)
+    return half_width
 
 
 @lru_cache(maxsize=1024)
 def t_quantile(confidence: float, freedom: int) -> float:
     """Return the t with P(|T| ≤ t) = confidence for Student's T.
 
-    With t = √ν·tan θ the density is cos^{ν−1}θ up to a constant, smooth on a finite interval:
-    integrated by Gauss's rule, and solved for θ by bisection. ν ≥ 1 is the degrees of freedom.
+    ``freedom`` is the degrees of freedom, ν ≥ 1. With t = √ν·tan θ the density is cos^{ν−1}θ up to
+    a constant, which is smooth on a finite interval. It is integrated by Gauss–Legendre quadrature,
+    and the quantile is found by bisection in θ.
 
     Examples
     --------
@@ -199,31 +200,34 @@ def t_quantile(confidence: float, freedom: int) -> float:
     2.262
     """
     if not 0.0 < confidence < 1.0:
-        raise InvalidParameterError(f"confidence must be above 0 and below 1, not {confidence!r}")
+        raise InvalidParameterError(f"confidence must be in (0, 1), got {confidence!r}")
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    # ∫cosⁿ over a quarter turn, by Wallis: times (n−1)/n from π/2 (n even) or 1 (n odd) upward.
+    # ∫cosⁿ from 0 to π/2 by Wallis' product: factors (n−1)/n, from π/2 (n even) or 1 (n odd).
     factors = 1.0 - 1.0 / np.arange(3 - freedom % 2, freedom, 2)
     total = float(np.prod(factors)) * (math.pi / 2 if freedom % 2 else 1.0)
 
-    def inside(theta: float) -> float:
+    def probability(theta: float) -> float:
         heights = np.cos(theta * (nodes + 1) / 2) ** (freedom - 1)
         return float(theta / 2 * (weights @ heights)) / total
 
     low, high = 0.0, min(1.0 / math.sqrt(freedom), math.pi / 2)
-    while high < math.pi / 2 and inside(high) < confidence:
+    while high < math.pi / 2 and probability(high) < confidence:
         low, high = high, min(2 * high, math.pi / 2)
     while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if inside(middle) < confidence else (low, middle)
+        if probability(middle) < confidence:
+            low = middle
+        else:
+            high = middle
     return math.sqrt(freedom) * math.tan(high)
 
 
-def chi_square_limit(freedom: int, chance: float) -> float:
-    """Return what a χ² exceeds with this chance (Wilson and Hilferty's approximation).
+def chi_square_critical_value(freedom: int, significance: float) -> float:
+    """Return the χ² critical value at a significance level (Wilson–Hilferty approximation).
 
     Examples
     --------
-    >>> round(chi_square_limit(10, 0.05), 1)
+    >>> round(chi_square_critical_value(10, 0.05), 1)
     18.3
     """
-    spread = 2 / (9 * freedom)
-    return freedom * (1 - spread + NORMAL.inv_cdf(1 - chance) * math.sqrt(spread)) ** 3
+    variance = 2 / (9 * freedom)
+    return freedom * (1 - variance + NORMAL.inv_cdf(1 - significance) * math.sqrt(variance)) ** 3

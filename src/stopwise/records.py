@@ -1,4 +1,4 @@
-"""Frozen values: decisions with their evidence, finished rounds and recorded rounds."""
+"""Immutable records of decisions, evidence, rounds and labels."""
 
 import math
 from collections.abc import Callable
@@ -7,34 +7,35 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from numpy.typing import ArrayLike
 
-from stopwise.arrays import Bools, Differ, Floats, Ints
+from stopwise.arrays import Bools, Disagreements, Floats, Ints
 
 
 def _probability(upper: float) -> str:
-    """Format a probability, or an upper bound on one; a rounding error is 0."""
+    # Below 1e-12 it is a rounding error of 0.
     return f"{min(upper, 1.0):.3g}" if upper > 1e-12 else "0"
 
 
 class PairEvidence(msgspec.Struct, frozen=True):
-    """One comparison of the stopping rule: whether it is worth going on from one arm to another.
+    """One comparison of the stopping rule: whether continuing from one arm to another may pay off.
 
     Attributes
     ----------
     first, second, gap : int, int, float
-        The arms i < j, and C_j − C_i, the extra cost of going on.
+        The arms i < j, and C_j − C_i, the additional cost of continuing to j.
     disagreement, disagreement_ucb : float
-        p̂_ij(x), the estimated probability that their outputs differ, and p̃_ij(x), the upper bound
-        that the rule compares. (For `USSAnchor` and `research.Supervised`: differences of rates.)
+        p̂_ij(x), the estimated probability that their outputs differ, and p̃_ij(x), its upper bound,
+        which the rule compares. For `USSAnchor` and `research.Supervised`: differences of rates.
     gap_won : bool
-        Whether going on costs more than it could correct: gap > p̃·gain, or ``through``.
+        Whether continuing costs more than it could correct: gap > p̃·gain, directly or ``through``
+        an intermediate arm.
     gain : float
-        The most that going on gains where the two disagree, by labels: how much more often
-        ``second`` is right than ``first`` there; 1 without labels.
+        An upper bound, learned from labels, on how much more often ``second`` is right than
+        ``first`` where they disagree; 1 without labels.
     through : int or None
-        The arm k through which it was won, as neither (i, k) nor (k, j) is worth it.
+        The intermediate arm k of a transitive win: neither i → k nor k → j is worth its cost.
     response : float
-        The share of the labels asked for about this pair that came, if the gain is larger because
-        of those that are missing; else 1.
+        The share of requested labels for this pair that arrived, if missing labels increase the
+        gain; otherwise 1.
 
     Examples
     --------
@@ -54,7 +55,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
 
     @property
     def repair(self) -> float:
-        """The most that going on could correct: p̃·gain."""
+        """The upper bound on what continuing could correct: p̃·gain."""
         return self.disagreement_ucb * self.gain
 
     def __str__(self) -> str:
@@ -65,7 +66,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
         estimate = "never seen" if math.isnan(p) else f"estimate {_probability(p)}"
         labels = f", labels show a gain of at most {self.gain:.3g}" if self.gain < 1 else ""
         if self.response < 1:
-            labels += f", {100 * self.response:.0f} % of the labels asked for came"
+            labels += f", {100 * self.response:.0f} % of the requested labels arrived"
         return (
             f"{self.first} → {self.second}: costs {self.gap:.3g} more, could correct at most "
             f"{_probability(self.repair)} ({estimate}{labels}): {verdict}"
@@ -73,34 +74,34 @@ class PairEvidence(msgspec.Struct, frozen=True):
 
 
 class Change(NamedTuple):
-    """Two arms disagree more, or less, than they did in such contexts (`Policy.watch`)."""
+    """A detected change in how often two arms disagree (`Policy.watch`)."""
 
-    round: int  # about when it changed, as `Policy.rounds` counts
+    round: int  # estimated round of the change, as `Policy.rounds` counts
     pair: tuple[int, int]
-    before: float  # disagreement that the latest contexts would have shown before
+    before: float  # expected disagreement on the latest contexts without the change
     after: float
-    noticed: int  # the round after which there was an alarm
+    noticed: int  # the round after which the change was reported
 
 
 class LabelRequest(NamedTuple):
-    """A label that a policy asks for (`Policy.label`): it is one of many that it might have."""
+    """A request for the label of a round, with its sampling probability (`Policy.label`)."""
 
-    probability: float  # that the label of such a round was asked for
-    explored: float  # that such a round went to the last arm, where the rule stopped before
-    round: int  # how many rounds the policy had learned before
+    probability: float  # sampling probability of the request
+    explored: float  # probability that exploration sent the round to the last arm
+    round: int  # number of rounds learned before this one
 
 
 class LabelCounts(NamedTuple):
-    """The labels of a policy so far (`PairwisePolicy.labels`)."""
+    """Counts of requested and received labels (`PairwisePolicy.labels`)."""
 
-    asked: int
-    came: int  # also of rounds whose label was not asked for
-    missing: int  # of those asked for: they count as the worst that they could say
-    fixed_depth: int | None  # the arm at which every round stops now, as that beats the rule
+    asked: int  # requested labels
+    came: int  # received labels, requested or not
+    missing: int  # requested but not received; counted as the worst possible label
+    fixed_depth: int | None  # the arm at which every round stops, if labels favour it over the rule
 
 
 class Decision(msgspec.Struct, frozen=True, eq=False):
-    """How deep to go for one context.
+    """The decision for one context: the arm to stop at.
 
     Attributes
     ----------
@@ -109,9 +110,9 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     cost : float
         C_stop, the cost of all arms up to it.
     evidence : tuple of PairEvidence
-        The comparisons, for every arm up to the stop and every deeper arm: with exact estimates
-        while the policy has not learned since, with those that proved the decision afterwards.
-        Empty for forced exploration, and for a policy that does not compare.
+        The comparisons of every arm up to the stop with every deeper arm. They have exact estimates
+        until the policy learns again, and afterwards the estimates that proved the decision. Empty
+        for forced exploration and for policies that do not compare pairs.
 
     Examples
     --------
@@ -122,35 +123,35 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     stop: int
     arm: str
     cost: float
-    # What `evidence` needs; a policy fills these in.
+    # Set by the policy; `evidence` is computed from them on access.
     explain: "Callable[[Decision], tuple[PairEvidence, ...]] | None" = None
-    trace: Any = None  # of the engine
-    explored_from: int | None = None  # the rule's own stop, if the round went on at random
-    exact_evidence: bool = True  # while nothing was learned since; else that of the proof
+    trace: Any = None  # the engine's trace of the decision
+    explored_from: int | None = None  # the rule's stop, if exploration continued the round
+    exact_evidence: bool = True  # False once the policy has learned again
 
     @property
     def rule_stop(self) -> int:
-        """Where the rule itself stops: before ``stop`` if the round was continued at random."""
+        """The stop of the rule; before ``stop`` if exploration continued the round."""
         return self.stop if self.explored_from is None else self.explored_from
 
     @property
     def fixed_by_labels(self) -> bool:
-        """Whether every round stops here now, as labels show that this is better than the rule."""
+        """Whether every round stops at this arm because labels favour it over the rule."""
         return bool(getattr(self.trace, "fixed_by_labels", False))
 
     @property
     def evidence(self) -> tuple[PairEvidence, ...]:
-        """The comparisons that this decision rested on (see the class)."""
+        """The comparisons on which the decision is based (see the class)."""
         return () if self.explain is None else self.explain(self)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Decision) and self._shown == other._shown
+        return isinstance(other, Decision) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash(self._shown)
+        return hash(self._key)
 
     @property
-    def _shown(self) -> tuple[int, str, float]:
+    def _key(self) -> tuple[int, str, float]:
         return self.stop, self.arm, self.cost
 
     def __repr__(self) -> str:
@@ -158,30 +159,30 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
 
     def __str__(self) -> str:
         evidence = self.evidence
-        here = [e for e in evidence if e.first == self.stop and e.through is None]
-        before = [e for e in evidence if e.first < self.stop and not e.gap_won]
+        at_stop = [e for e in evidence if e.first == self.stop and e.through is None]
+        lost_before = [e for e in evidence if e.first < self.stop and not e.gap_won]
         text = f"Stop at arm {self.stop} ({self.arm}), cost {self.cost:.3g}"
-        if (ruled := self.rule_stop) < self.stop:
-            return f"{text}: continued at random; the rule would have stopped at arm {ruled}."
+        if (rule_stop := self.rule_stop) < self.stop:
+            return f"{text}: continued at random; the rule stops at arm {rule_stop}."
         if self.fixed_by_labels:
-            return f"{text}: labels show that stopping there every time is better than the rule."
-        if here:
-            closest = min(here, key=lambda e: e.gap - e.repair)
+            return f"{text}: labels show that always stopping there is better than the rule."
+        if at_stop:
+            closest = min(at_stop, key=lambda e: e.gap - e.repair)
             return (
-                f"{text}: going on to arm {closest.second} would cost {closest.gap:.3g} more and "
+                f"{text}: continuing to arm {closest.second} would cost {closest.gap:.3g} more and "
                 f"could correct at most {_probability(closest.repair)}."
             )
-        if before:
-            reason = max(before, key=lambda e: (e.first, e.repair - e.gap))
+        if lost_before:
+            reason = max(lost_before, key=lambda e: (e.first, e.repair - e.gap))
             return (
-                f"{text}, the last: stopping at arm {reason.first} would save {reason.gap:.3g} "
+                f"{text}, the last arm: stopping at arm {reason.first} would save {reason.gap:.3g} "
                 f"but could miss up to {_probability(reason.repair)}."
             )
-        return f"{text}: not decided by evidence (exploration, or a fixed rule)."
+        return f"{text}: no evidence (exploration or a fixed rule)."
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a stage gave no answer: it raised, or did not answer in time."""
+    """Why a stage has no answer: an exception or a timeout."""
 
     arm: int
     kind: Literal["error", "timeout"]
@@ -192,27 +193,27 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Round(msgspec.Struct, frozen=True):
-    """One finished round: what was known, the outputs, where it ended.
+    """A finished round: its context, outputs and stop.
 
     Attributes
     ----------
     id, time : str, float
-        By which the round can be found again; when it began, in seconds since 1970 (UTC).
+        A unique identifier, and the start time in seconds since 1970 (UTC).
     context : tuple of float
-        What was known at the end: the context it began with, then what stages revealed.
+        The initial context followed by the revealed numbers.
     outputs, answers : tuple
-        What the arms gave that answered: in the form that is compared, and as the stages gave it.
+        For each arm that answered, the canonical output that is compared, and the original answer.
     stop : int or None
-        The last arm that answered; None if none did.
+        The last arm that answered; None if no arm did.
     rule_stop : int
-        Where the rule itself would have stopped: not at ``stop`` if the round was continued to the
-        last arm at random, or if a stage failed.
+        The stop of the rule. It differs from ``stop`` if exploration continued the round to the
+        last arm or if a stage failed.
     costs : tuple of float or None
-        What each call really cost, where the stages report it.
+        The actual cost of each call, if the stages report it.
     failure : Failure or None
-        Why the round ended early, if it did.
+        The failure that ended the round early, if any.
     request : LabelRequest or None
-        Set if the policy asks for the round's label.
+        Set if the policy requests the label of the round.
     """
 
     id: str
@@ -228,32 +229,32 @@ class Round(msgspec.Struct, frozen=True):
 
     @property
     def wants_label(self) -> bool:
-        """Whether the policy asks for the right answer (`Policy.label`)."""
+        """Whether the policy requests the label of the round (`Policy.label`)."""
         return self.request is not None
 
     @property
     def answer(self) -> Any:
-        """The answer of the last arm that gave one; None if none did."""
+        """The answer of the last arm that answered; None if no arm did."""
         return self.answers[-1] if self.answers else None
 
 
 class RecordedRounds(msgspec.Struct, frozen=True, eq=False):
-    """Rounds that were played before, perhaps not to the end.
+    """Past rounds, complete or partial.
 
     Attributes
     ----------
     contexts : ndarray of shape (n, context_dim)
-        One context per round; zeros where a stage that never ran would have revealed something.
+        One context per round, with 0 in place of numbers that stages did not reveal.
     differ : ndarray of uint8, shape (n, K(K−1)/2)
-        Whether each pair disagreed, in the order of ``cascade.pairs()``; 0 where not known.
+        Whether each pair disagreed, in the order of ``cascade.pairs()``; 0 if unknown.
     answered : ndarray of int64, shape (n,)
-        How many arms answered: arms 0 … ``answered`` − 1, so 0 if none did and K if all did.
+        The number of arms that answered, from arm 0 on.
     failed : ndarray of bool, shape (n,)
-        Whether the next arm was asked and failed.
+        Whether the next arm was called and failed.
     right : ndarray of bool, shape (n, K), or None
-        Whether each arm was right, for a policy that asks for labels; only read where ``labelled``.
+        Whether each arm was right, for a policy with labels; read only where ``labelled``.
     labelled : ndarray of bool, shape (n,), or None
-        Whether ``right`` is known for all arms that answered. None if and only if ``right`` is.
+        Whether ``right`` is valid for all arms that answered. None if and only if ``right`` is.
 
     Examples
     --------
@@ -276,7 +277,7 @@ class RecordedRounds(msgspec.Struct, frozen=True, eq=False):
     """
 
     contexts: Floats
-    differ: Differ
+    differ: Disagreements
     answered: Ints
     failed: Bools
     right: Bools | None = None
@@ -284,11 +285,11 @@ class RecordedRounds(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def n(self) -> int:
-        """How many rounds there are."""
+        """The number of rounds."""
         return len(self.answered)
 
     def select(self, which: slice | Bools | Ints) -> "RecordedRounds":
-        """Return some of the rounds, as a slice, a mask or indices select them."""
+        """Return the rounds selected by a slice, a mask or indices."""
         return RecordedRounds(
             contexts=self.contexts[which],
             differ=self.differ[which],
@@ -300,14 +301,14 @@ class RecordedRounds(msgspec.Struct, frozen=True, eq=False):
 
 
 class Observation(msgspec.Struct, frozen=True, eq=False):
-    """What one round showed: its context, where it ended, and which arms disagreed.
+    """The data that a policy learns from a round.
 
     Attributes
     ----------
     context : array_like or None
-        What was known at the end; None for a policy that looks at no context.
+        The initial and revealed context; None for a context-free policy.
     stop, rule_stop : int
-        The last arm that answered, and where the rule itself would have stopped.
+        The last arm that answered, and the stop of the rule.
     differ : ndarray of bool, shape (stop + 1, stop + 1)
         ``differ[i, j]``, for i < j: whether arms i and j disagreed.
     """
@@ -319,7 +320,7 @@ class Observation(msgspec.Struct, frozen=True, eq=False):
 
 
 class Label(msgspec.Struct, frozen=True, eq=False):
-    """Which arms of a finished round were right.
+    """The label of a finished round: which arms were right.
 
     Attributes
     ----------
@@ -328,7 +329,7 @@ class Label(msgspec.Struct, frozen=True, eq=False):
     right : tuple of bool
         Whether each arm that answered was right.
     request : LabelRequest or None
-        The request that it answers; None if the policy did not ask for it.
+        The request for this label; None if the policy did not request it.
     """
 
     observation: Observation

@@ -389,7 +389,7 @@ def test_a_failing_call_changes_nothing(name: str) -> None:
         refused(sw.errors.InvalidOutputsError, run_pairs, table)
     refused(sw.errors.InvalidOutputsError, policy.run, [X, X])
     if policy.uses_context:
-        bounded = not policy.features.scale_themselves  # which clips what is far away
+        bounded = not policy.features.self_scaling  # which clips what is far away
         for x in CONTEXTS if bounded else [x for x in CONTEXTS if x != [0.1, 1.5]]:
             for form in (x, np.array(x)):  # arrays of numbers go straight to the engine
                 refused(sw.errors.InvalidContextError, policy.decide, form)

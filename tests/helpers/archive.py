@@ -112,7 +112,7 @@ class _Reading:
         self.linear = [linear(features.maps[slot], features.dims[slot]) for slot, *_ in asked]
         self.grams = [features.dims[slot] for slot, *_ in dict.fromkeys(asked)]
         self.width, self.revealed = features.width, features.stages is not None
-        self.inputs = features.in_engine.input_dims if features.scale_themselves else []
+        self.inputs = features.native_maps.input_dims if features.self_scaling else []
         self.context_dim = features.context_dim
         anchored = isinstance(policy, PairwisePolicy) and isinstance(policy.rule, Anchor)
         pairs = policy.cascade.pairs()

@@ -122,7 +122,7 @@ def test_an_earlier_stage_that_is_enough_also_answers_as_a_stream(
             assert (text, named) == (("", ["sort"]) if more else ("billing", []))
         answer = proxy.ask_for()
         assert answer.headers["x-stopwise-arm"] == "keywords"
-        assert "going on to arm" in answer.headers["x-stopwise-reason"]
+        assert "continuing to arm" in answer.headers["x-stopwise-reason"]
         assert answer.headers["x-stopwise-cost"] == "0.1"
 
 

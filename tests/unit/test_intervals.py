@@ -1,4 +1,4 @@
-"""Intervals, against scipy."""
+"""Confidence intervals, compared with scipy."""
 
 import math
 
@@ -11,7 +11,7 @@ from scipy.stats import binomtest, chi2, norm
 from stopwise.errors import InvalidParameterError
 from stopwise.intervals import (
     Interval,
-    chi_square_limit,
+    chi_square_critical_value,
     mean_interval,
     normal_mean,
     t_quantile,
@@ -20,59 +20,69 @@ from stopwise.intervals import (
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 10), (3, 10), (10, 10), (1, 1), (517, 100_000)])
-def test_wilson_is_scipys(hits: int, n: int) -> None:
-    found, known = wilson(hits, n), binomtest(hits, n).proportion_ci(method="wilson")
-    assert (found.low, found.high) == pytest.approx((known.low, known.high), abs=1e-12)
-    assert found.low <= found.value <= found.high
+def test_wilson_equals_scipy(hits: int, n: int) -> None:
+    interval = wilson(hits, n)
+    expected = binomtest(hits, n).proportion_ci(method="wilson")
+    assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    assert interval.low <= interval.value <= interval.high
 
 
-def test_nothing_seen_is_nothing_known() -> None:
+def test_wilson_without_data_is_the_unit_interval() -> None:
     assert (wilson(0, 0).low, wilson(0, 0).high) == (0.0, 1.0)
 
 
-def test_mean_has_the_normal_interval() -> None:
+def test_normal_mean_equals_scipy() -> None:
     values = np.random.default_rng(0).normal(size=50)
     low, high = norm.interval(0.95, values.mean(), values.std(ddof=1) / 50**0.5)
     assert (normal_mean(values).low, normal_mean(values).high) == pytest.approx((low, high))
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 5, 10, 45])
-def test_chi_square_limit_is_near_the_exact_one(freedom: int) -> None:
-    assert chi_square_limit(freedom, 0.001) == pytest.approx(chi2.isf(0.001, freedom), rel=0.04)
+def test_chi_square_critical_value_approximates_scipy(freedom: int) -> None:
+    value = chi_square_critical_value(freedom, 0.001)
+    assert value == pytest.approx(chi2.isf(0.001, freedom), rel=0.04)
 
 
 @pytest.mark.parametrize("confidence", [0.01, 0.5, 0.95, 0.999999])
-def test_the_t_quantile_is_scipys(confidence: float) -> None:
+def test_t_quantile_equals_scipy(confidence: float) -> None:
     freedom = np.array([*range(1, 31), 100, 999, 1000, 100_000])
-    ours = [t_quantile(confidence, int(df)) for df in freedom]
-    np.testing.assert_allclose(ours, stats.t.ppf((1 + confidence) / 2, freedom), rtol=1e-8)
+    quantiles = [t_quantile(confidence, int(df)) for df in freedom]
+    np.testing.assert_allclose(quantiles, stats.t.ppf((1 + confidence) / 2, freedom), rtol=1e-8)
 
 
+@pytest.mark.parametrize("confidence", [0.5, 0.99])
 @pytest.mark.parametrize("n", [2, 30])
-def test_the_interval_is_scipys(n: int) -> None:
+def test_mean_interval_equals_scipy(n: int, confidence: float) -> None:
     values = np.random.default_rng(n).normal(3.0, 2.0, n)
-    for confidence in (0.5, 0.99):
-        ours = mean_interval(values, confidence)
-        low, high = stats.t.interval(confidence, n - 1, values.mean(), stats.sem(values))
-        assert ours.n == n
-        assert (ours.value, ours.low, ours.high) == pytest.approx((values.mean(), low, high))
+    interval = mean_interval(values, confidence)
+    low, high = stats.t.interval(confidence, n - 1, values.mean(), stats.sem(values))
+    assert interval.n == n
+    assert (interval.value, interval.low, interval.high) == pytest.approx(
+        (values.mean(), low, high)
+    )
+
+
+def test_mean_interval_of_a_single_value_is_infinite() -> None:
     assert mean_interval([7.0]) == Interval(7.0, -math.inf, math.inf, 1)
 
 
-def test_a_mean_needs_finite_values_and_a_confidence_that_is_a_probability() -> None:
-    for values in ([], [1.0, math.nan], [math.inf, 1.0]):
-        with pytest.raises(InvalidParameterError, match="one value or more, all of them finite"):
-            mean_interval(values)
-    for confidence in (0, 1, math.nan):
-        with pytest.raises(InvalidParameterError, match="confidence must be above 0 and below 1"):
-            mean_interval([1, 2], confidence)
+@pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf, 1.0]])
+def test_mean_interval_rejects_empty_and_non_finite_values(values: list[float]) -> None:
+    with pytest.raises(InvalidParameterError, match="at least one value, and all values finite"):
+        mean_interval(values)
 
 
-def test_a_negative_factor_swaps_the_ends() -> None:
-    found = Interval(1.0, 0.5, 3.0, 7)
-    assert -2 * found == found / -0.5 == -(found * 2) == Interval(-2.0, -6.0, -1.0, 7)
-    assert found - 1 == found + -1 == Interval(0.0, -0.5, 2.0, 7)
+@pytest.mark.parametrize("confidence", [0, 1, math.nan])
+def test_mean_interval_rejects_an_invalid_confidence(confidence: float) -> None:
+    with pytest.raises(InvalidParameterError, match=r"confidence must be in \(0, 1\), got"):
+        mean_interval([1, 2], confidence)
 
 
-def test_an_unknown_number_of_values_is_not_in_the_json() -> None:
+def test_a_negative_factor_swaps_low_and_high() -> None:
+    interval = Interval(1.0, 0.5, 3.0, 7)
+    assert -2 * interval == interval / -0.5 == -(interval * 2) == Interval(-2.0, -6.0, -1.0, 7)
+    assert interval - 1 == interval + -1 == Interval(0.0, -0.5, 2.0, 7)
+
+
+def test_an_interval_without_a_sample_size_has_no_n_in_json() -> None:
     assert msgspec.json.encode(wilson(0, 0)) == b'{"value":0.0,"low":0.0,"high":1.0}'

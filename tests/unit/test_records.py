@@ -30,16 +30,16 @@ def test_records_are_frozen_and_decisions_equal_by_what_they_show() -> None:
 def test_a_decision_names_the_comparison_that_mattered_most() -> None:
     found = (evidence(0, 1, 0.1, 0.4), evidence(1, 2, 0.35, 0.3), evidence(1, 3, 0.9, 0.4))
     assert str(decided(1, "rule", 0.1, *found)) == (
-        "Stop at arm 1 (rule), cost 0.1: going on to arm 2 would cost 0.35 more and could correct "
-        "at most 0.3."
+        "Stop at arm 1 (rule), cost 0.1: continuing to arm 2 would cost 0.35 more and could "
+        "correct at most 0.3."
     )
     found = (evidence(0, 1, 0.1, 0.9), evidence(0, 2, 0.2, 0.9), evidence(1, 2, 0.125, 0.5))
     assert str(decided(2, "expert", 0.4, *found)) == (
-        "Stop at arm 2 (expert), cost 0.4, the last: stopping at arm 1 would save 0.125 but could "
-        "miss up to 0.5."
+        "Stop at arm 2 (expert), cost 0.4, the last arm: stopping at arm 1 would save 0.125 but "
+        "could miss up to 0.5."
     )
     assert Decision(2, "expert", 0.4).evidence == ()
-    assert "not decided by evidence" in str(Decision(2, "expert", 0.4))
+    assert "no evidence (exploration" in str(Decision(2, "expert", 0.4))
 
 
 def test_evidence_reads_as_a_sentence() -> None:

@@ -305,7 +305,7 @@ def test_a_context_of_ones_own_is_known_before_the_first_stage() -> None:
     assert ink.fit(X, y).score(X_new, y_new) > 0.9
     features = ink.policy_.features
     assert features is not None
-    assert features.starts_with == 1
+    assert features.initial_dim == 1
 
 
 @pytest.mark.parametrize("wrong", [lambda X: X[:2], lambda X: X[:, :, None], lambda X: 1.0])

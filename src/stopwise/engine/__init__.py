@@ -1,1 +1,1 @@
-"""Compiled numerics: arrays in, arrays out; knows no policy and no I/O."""
+"""The compiled engine: numerical kernels on arrays, independent of policies and I/O."""

@@ -201,7 +201,7 @@ std::optional<Refusal> FeatureMaps::apply(std::size_t slot, const double* input,
     return std::nullopt;
 }
 
-bool FeatureMaps::scale_themselves() const {
+bool FeatureMaps::self_scaling() const {
     return std::all_of(slots_.begin(), slots_.end(),
                        [](const Slot& slot) { return slot.standard.has_value(); });
 }
@@ -247,7 +247,7 @@ std::optional<double> FeatureMaps::prior_precision() const {
 }
 
 void FeatureMaps::archive(Archive& with) {
-    if (!scale_themselves()) return;
+    if (!self_scaling()) return;
     for (std::size_t s = 0; s < slots_.size(); ++s) {
         StandardMap& map = *slots_[s].standard;
         const std::size_t dim = input_dim(s);

@@ -81,7 +81,7 @@ public:
     // Whether stages reveal the context.
     bool revealed() const { return stages_.has_value(); }
     // Whether a policy fits these maps to its first rounds.
-    bool scale_themselves() const;
+    bool self_scaling() const;
     // The maps fitted to ``inputs``: for each slot those that were seen, one after another. The degree is
     // 2, unless that makes too many features.
     FeatureMaps fitted(const std::vector<std::vector<double>>& inputs) const;

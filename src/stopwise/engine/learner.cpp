@@ -115,7 +115,7 @@ void State::archive(Archive& with) {
 
 Learner::Learner(Options options, FeatureMaps maps)
     : options_(std::move(options)), state_(options_, std::move(maps)) {
-    if (this->maps().scale_themselves()) {
+    if (this->maps().self_scaling()) {
         first_.emplace(this->maps().context_dim(), options_.n_arms);
     }
 }
@@ -239,7 +239,7 @@ void Learner::archive(Archive& with) {
     fitted.archive(with);
     if (with.reading()) state_ = State(options_, std::move(fitted));
     state_.archive(with);
-    if (maps().scale_themselves()) {
+    if (maps().self_scaling()) {
         bool first = first_.has_value();
         with.count(first, 1, "whether its features are fitted");
         const auto last_fit = static_cast<std::int64_t>(FirstRounds::kLastFit);

@@ -1,7 +1,7 @@
-"""Feature maps Φ: what the model of disagreement sees of a context, of norm at most one.
+"""Feature maps Φ: the inputs of the disagreement model, with norm at most one.
 
-Maps are in `maps`, which pair of arms uses which map in `arrangements`; `bind` joins both to a
-cascade.
+`maps` has the maps, `assignment` assigns them to pairs of arms, and `binding` binds both to the
+dimensions of a context and a cascade.
 """
 
 from stopwise.features.assignment import PerPair as PerPair

@@ -1,4 +1,4 @@
-"""Which pair of arms uses which feature map."""
+"""Assignment of feature maps to pairs of arms."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from stopwise.features.maps import FeatureMap, MapLike, as_map
 
 @dataclass(frozen=True, init=False)
 class Shared:
-    """One map for all pairs of arms, as a map on its own: the usual choice, and the fastest.
+    """One map for all pairs of arms; passing just the map means the same. The fastest choice.
 
     Examples
     --------
@@ -26,20 +26,20 @@ class Shared:
     kind: ClassVar[str] = "shared"
     map: FeatureMap
 
-    def __init__(self, map: MapLike) -> None:  # noqa: A002 (the word for it)
+    def __init__(self, map: MapLike) -> None:  # noqa: A002 (a public parameter name)
         object.__setattr__(self, "map", as_map(map))
 
     def slots(self, n_arms: int) -> tuple[FeatureMap, ...]:
-        """Return the map of each slot in a cascade of this size."""
+        """Return the map of each slot for a cascade of ``n_arms`` arms."""
         return (self.map,)
 
 
 @dataclass(frozen=True, init=False)
 class PerStage:
-    """A map for each stage: map i serves each pair (i, j), for every j > i.
+    """A map for each arm except the last: map i is used for all pairs (i, j) with j > i.
 
-    ``maps`` has one for each arm but the last, where nothing is left to decide. Each sees the
-    complete context or, in a policy with ``reveals=``, what is known at its arm.
+    A map reads the complete context or, in a policy with ``reveals=``, the numbers revealed up to
+    its arm.
 
     Examples
     --------
@@ -56,18 +56,18 @@ class PerStage:
         object.__setattr__(self, "maps", tuple(as_map(m) for m in maps))
 
     def slots(self, n_arms: int) -> tuple[FeatureMap, ...]:
-        """Return the map of each slot in a cascade of this size."""
+        """Return the map of each slot for a cascade of ``n_arms`` arms."""
         if len(self.maps) != n_arms - 1:
             raise InvalidParameterError(
-                f"PerStage needs a map for each arm but the last, {n_arms - 1} for {n_arms} arms; "
-                f"there are {len(self.maps)}"
+                f"PerStage needs {n_arms - 1} maps for {n_arms} arms (one for each arm except the "
+                f"last), got {len(self.maps)}"
             )
         return self.maps
 
 
 @dataclass(frozen=True, init=False)
 class PerPair:
-    """A map for each pair of arms (i, j), i < j: the paper's Φᵢⱼ in full.
+    """A map for each pair of arms (i, j), i < j: the paper's Φᵢⱼ.
 
     Examples
     --------
@@ -81,20 +81,23 @@ class PerPair:
     maps: tuple[tuple[tuple[int, int], FeatureMap], ...]
 
     def __init__(self, maps: Mapping[tuple[int, int], MapLike]) -> None:
-        ordered = sorted(maps, key=repr)  # whatever the keys are; `slots` refuses wrong ones
+        ordered = sorted(
+            maps, key=repr
+        )  # repr sorts keys of any type; `slots` rejects invalid ones
         object.__setattr__(self, "maps", tuple((pair, as_map(maps[pair])) for pair in ordered))
 
     def slots(self, n_arms: int) -> tuple[FeatureMap, ...]:
-        """Return the map of each slot in a cascade of this size."""
-        given, needed = dict(self.maps), pairs(n_arms)
-        wrong = [f"{key!r} is none of them" for key in given if key not in needed]
-        wrong += [f"{pair} is missing" for pair in needed if pair not in given]
-        if wrong:
+        """Return the map of each slot for a cascade of ``n_arms`` arms."""
+        maps = dict(self.maps)
+        required = pairs(n_arms)
+        problems = [f"invalid pair {pair!r}" for pair in maps if pair not in required]
+        problems += [f"missing pair {pair}" for pair in required if pair not in maps]
+        if problems:
             raise InvalidParameterError(
-                f"PerPair needs a map for each pair (i, j), i < j, of {n_arms} arms: "
-                f"{', '.join(wrong)}"
+                f"PerPair needs a map for each pair (i, j) with 0 ≤ i < j < {n_arms}: "
+                f"{', '.join(problems)}"
             )
-        return tuple(given[pair] for pair in needed)
+        return tuple(maps[pair] for pair in required)
 
 
 Assignment: TypeAlias = Shared | PerStage | PerPair

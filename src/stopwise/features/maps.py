@@ -1,4 +1,4 @@
-"""The feature maps: functions of a context that guarantee a norm of at most one."""
+"""Feature maps: functions of a context whose values have a norm of at most one."""
 
 import json
 import math
@@ -22,16 +22,16 @@ from stopwise.errors import (
 Monomial: TypeAlias = tuple[int, ...]  # the coordinates it multiplies
 Outside: TypeAlias = Literal["error", "clip"]
 
-# How far beyond a limit counts as rounding (heuristic: far above float64's, far below data's).
+# Tolerance beyond a limit (heuristic: far above float64 rounding, far below the scale of data).
 SLACK = 1e-9
-# A monomial is dropped when less than this share of it lies outside the span of those before it.
+# A monomial is dropped if less than this share of its norm is outside the span of earlier ones.
 DEPENDENT = 1e-9
-# A heuristic guard against degrees that explode: every pair has arrays of n_features² numbers.
+# Heuristic limit: each pair stores n_features² numbers.
 MAX_MONOMIALS = 20_000
 
 
 class BuiltIn:
-    """A map that plain values can describe; ``kind`` names its class in a description."""
+    """A map that can be saved as plain values; ``kind`` identifies its class in the file."""
 
     kind: str
 
@@ -40,12 +40,12 @@ class BuiltIn:
         return json.loads(json.dumps(asdict(cast(Any, self))))
 
     def independent(self, X: ArrayLike) -> Self:
-        """Return this map without the monomials that add nothing on the data.
+        """Return this map without the monomials that are linearly dependent on the data.
 
-        Monomials are taken in order. One is dropped if it lies, to a relative 1e-9, in the span
-        of the remaining ones before it. The square of a two-valued coordinate, for example, is
-        an affine copy of the coordinate and would leave the Gram matrix singular for ever.
-        ``X`` are contexts that represent those to come: what is constant there is dropped.
+        Monomials are processed in order. A monomial is dropped if it lies, to a relative 1e-9, in
+        the span of the ones kept before it. For example, the square of a two-valued coordinate is
+        an affine function of the coordinate and would keep the Gram matrix singular. ``X`` must
+        represent future contexts, because a coordinate that is constant in ``X`` is dropped.
 
         Examples
         --------
@@ -57,12 +57,14 @@ class BuiltIn:
 
         polynomial = getattr(self, "inner", self)
         if not isinstance(polynomial, Polynomial):
-            raise InvalidParameterError("only a Polynomial has monomials to drop")
+            raise InvalidParameterError(
+                f"independent() needs a Polynomial or a Scaled Polynomial, got {self!r}"
+            )
         contexts = table("contexts to fit on", X, InvalidContextError)
         rows = bind(cast(Any, self), contexts.shape[1], 2).rows(contexts)
         if not (remaining := _independent_columns(rows)):
             raise InvalidParameterError(
-                "every monomial is zero on these data, so none is left; give data that vary"
+                "all monomials are zero on these data; pass contexts that vary"
             )
         monomials = enumerate(polynomial.monomials(contexts.shape[1]))
         dropped = [m for k, m in monomials if k not in remaining]
@@ -74,9 +76,9 @@ class BuiltIn:
 
 @dataclass(frozen=True)
 class Identity(BuiltIn):
-    """The context itself, scaled down: Φ(x) = x/(bound·√d).
+    """The context divided by its largest possible norm: Φ(x) = x/(bound·√d).
 
-    Every coordinate lies within [−bound, bound].
+    Every coordinate must be in [−bound, bound].
 
     Examples
     --------
@@ -92,7 +94,7 @@ class Identity(BuiltIn):
         object.__setattr__(self, "bound", real("bound", self.bound, above=0))
 
     def monomials(self, context_dim: int) -> list[Monomial]:
-        """Return the features as monomials: here, each coordinate by itself."""
+        """Return the features as monomials, here the single coordinates."""
         return [(c,) for c in range(context_dim)]
 
 
@@ -100,10 +102,10 @@ class Identity(BuiltIn):
 class Polynomial(BuiltIn):
     """All products of up to ``degree`` coordinates, in scikit-learn's order: 1, x₀, x₁, …, x₀², ….
 
-    All are divided by the largest norm within the bound, √(Σ bound^(2·degree of the monomial)).
-    Every coordinate lies within [−bound, bound]. ``bias`` says whether the constant 1 is among the
-    monomials. ``without`` has those to leave out, each as the coordinates it multiplies: (3, 3) is
-    x3², () is 1; usually `independent` finds them.
+    They are divided by their largest possible norm, √(Σ bound^(2·degree of the monomial)). Every
+    coordinate must be in [−bound, bound]. ``bias`` includes the constant 1. ``without`` lists the
+    monomials to exclude as tuples of coordinates, (3, 3) for x₃² and () for 1; `independent`
+    computes this list from data.
 
     Examples
     --------
@@ -123,33 +125,34 @@ class Polynomial(BuiltIn):
         object.__setattr__(self, "degree", integer("degree", self.degree, least=1))
         object.__setattr__(self, "bias", bool(self.bias))
         object.__setattr__(self, "bound", real("bound", self.bound, above=0))
-        # Sorted and without repeats, so that equal maps have equal specs.
+        # Sorted and unique, so that equal maps have equal specs.
         without = {tuple(sorted(integer("a coordinate", c) for c in m)) for m in self.without}
         object.__setattr__(self, "without", tuple(sorted(without, key=lambda m: (len(m), m))))
 
     def monomials(self, context_dim: int) -> list[Monomial]:
-        """Return the features in order, each as the coordinates it multiplies."""
+        """Return the monomials in order, each as a tuple of coordinates."""
         check_count(self.degree, context_dim)
-        degrees, coordinates = range(0 if self.bias else 1, self.degree + 1), range(context_dim)
-        everything = [m for n in degrees for m in combinations_with_replacement(coordinates, n)]
+        degrees = range(0 if self.bias else 1, self.degree + 1)
+        coordinates = range(context_dim)
+        monomials = [m for n in degrees for m in combinations_with_replacement(coordinates, n)]
         without = set(self.without)
-        if unknown := without.difference(everything):
+        if unknown := without.difference(monomials):
             raise InvalidParameterError(
-                f"cannot leave out {min(unknown)}: no such monomial in degree {self.degree} of "
-                f"{context_dim} coordinates" + ("" if self.bias else " without bias")
+                f"unknown monomial {min(unknown)} in without=: the map has degree {self.degree} "
+                f"and {context_dim} coordinates" + ("" if self.bias else ", and no bias")
             )
-        if len(everything) == len(self.without):
-            raise InvalidParameterError("every monomial is left out; leave at least one")
-        return [monomial for monomial in everything if monomial not in without]
+        if len(monomials) == len(without):
+            raise InvalidParameterError("without= excludes all monomials; keep at least one")
+        return [monomial for monomial in monomials if monomial not in without]
 
 
 @dataclass(frozen=True, init=False)
 class Scaled(BuiltIn):
     """Shift and scale each coordinate, then apply another map: x ↦ inner((x − center)/scale).
 
-    ``inner`` is an `Identity` or a `Polynomial`; ``center`` and ``scale``, above zero, have one
-    number for each coordinate. A scaled coordinate beyond the ``bound`` of the inner map is an
-    `InvalidContextError` or, with ``outside="clip"``, becomes the bound.
+    ``inner`` is an `Identity` or a `Polynomial`. ``center`` and ``scale`` have one number per
+    coordinate, and scales must be positive. A scaled coordinate outside the ``bound`` of the inner
+    map raises `InvalidContextError`, or is clipped to the bound with ``outside="clip"``.
 
     Examples
     --------
@@ -174,17 +177,18 @@ class Scaled(BuiltIn):
     ) -> None:
         if not isinstance(inner, get_args(Identity | Polynomial)):
             raise InvalidParameterError(
-                f"Scaled takes an Identity or a Polynomial, not {inner!r}; "
-                "a function can do its own scaling"
+                f"inner must be an Identity or a Polynomial, got {inner!r}; a custom function "
+                "must do its own scaling"
             )
-        middle, reach = vector("center", center), vector("scale", scale, above=0)
-        if middle.size != reach.size:
+        centers = vector("center", center)
+        scales = vector("scale", scale, above=0)
+        if centers.size != scales.size:
             raise InvalidParameterError(
-                f"center has {middle.size} coordinates but scale has {reach.size}"
+                f"center has {centers.size} coordinates but scale has {scales.size}"
             )
         object.__setattr__(self, "inner", inner)
-        object.__setattr__(self, "center", tuple(middle.tolist()))
-        object.__setattr__(self, "scale", tuple(reach.tolist()))
+        object.__setattr__(self, "center", tuple(centers.tolist()))
+        object.__setattr__(self, "scale", tuple(scales.tolist()))
         object.__setattr__(self, "outside", choice("outside", outside, get_args(Outside)))
 
     @classmethod
@@ -196,12 +200,12 @@ class Scaled(BuiltIn):
         margin: float = 0.0,
         outside: Outside = "error",
     ) -> "Scaled":
-        """Choose center and scale so that every row of ``X`` lies within the bound.
+        """Choose center and scale so that every row of ``X`` is within the bound.
 
         The center is the middle of the range of each coordinate and the scale half its width. A
-        constant coordinate gets scale 1 and maps to zero. ``X`` are contexts like those to come;
-        ``margin`` is room left for values beyond them, as a share of the scale. ``inner`` is
-        `Identity` by default.
+        constant coordinate has scale 1 and maps to zero. ``X`` must represent future contexts;
+        ``margin`` widens the range for values outside of ``X``, as a share of the scale. ``inner``
+        is `Identity` by default.
 
         Examples
         --------
@@ -213,27 +217,28 @@ class Scaled(BuiltIn):
         margin = real("margin", margin, least=0)
         low, high = contexts.min(axis=0), contexts.max(axis=0)
         constant = low == high
-        with np.errstate(all="ignore"):  # data near the ends of float64 overflow; `Scaled` refuses
+        with np.errstate(all="ignore"):  # values near the limits of float64 overflow: see `Scaled`
             center: Floats = low / 2 + high / 2
-            spread: Floats = np.maximum(high - center, center - low)  # exact, unlike (high − low)/2
-            scale = spread * (1 + margin) / inner.bound
+            # The larger distance, so that both limits are inside in spite of rounding.
+            half_width: Floats = np.maximum(high - center, center - low)
+            scale = half_width * (1 + margin) / inner.bound
         constant |= scale < np.finfo(np.float64).tiny  # too narrow to divide by accurately
         return cls(inner, np.where(constant, low, center), np.where(constant, 1.0, scale), outside)
 
 
 @dataclass(frozen=True)
 class Standard(BuiltIn):
-    """Features that scale themselves: a policy fits them to its first rounds.
+    """Standardised features, which a policy fits to its first rounds.
 
-    A coordinate z is in standard deviations from its mean, at most 3 either way, and the features
-    are (3, z₀, z₁, …, ½·z₀z₀, ½·z₀z₁, …), all times one number that makes the norm at most one.
-    With a policy's default ridge that is the prior of a logit with an intercept of standard
+    A coordinate z is standardised (mean 0, standard deviation 1) and clipped to [−3, 3]. The
+    features are (3, z₀, z₁, …, ½·z₀z₀, ½·z₀z₁, …), multiplied by a constant that keeps the norm at
+    most one. With a policy's default ridge, the prior of a logit then has an intercept of standard
     deviation 3, slopes of 1 and products of ½.
 
-    Usually created without arguments: a policy fits them to its first rounds. ``degree`` 0 is the
-    constant alone, 1 has coordinates too, 2 (for up to ten numbers) squares and products.
-    ``center`` and ``scale`` are mean and standard deviation of each coordinate; ``two_valued``
-    coordinates have no square, an affine copy of them; ``size`` multiplies all features.
+    Construct without arguments; the policy fits these. ``degree`` 0 is the constant alone, 1 adds
+    the coordinates, 2 (for up to ten coordinates) squares and products. ``center`` and ``scale``
+    are the mean and standard deviation of each coordinate. ``two_valued`` coordinates have no
+    square, which would be an affine function of the coordinate. ``size`` multiplies all features.
 
     Examples
     --------
@@ -266,18 +271,18 @@ class Standard(BuiltIn):
 
 @dataclass(frozen=True)
 class Custom:
-    """Any function of a context, checked each time it is used.
+    """A user-defined function of a context; its values are checked on every call.
 
     Parameters
     ----------
     function : callable
-        Takes a context, a float64 array of shape (context_dim,) that it may change, and returns
-        the same number of values each time, of Euclidean norm at most one.
+        Takes a context, a float64 array of shape (context_dim,) that it may modify, and returns
+        a fixed number of values with Euclidean norm at most one.
     n_features : int, optional
-        How many numbers it returns; found by a call on the zero context if not given.
+        The number of values it returns. By default, determined by a call on the zero context.
     name : str, optional
-        Its name in messages and files; the function's own name by default. Code is not saved: a
-        saved policy stores this name and asks for the function when it is loaded.
+        The name in messages and files; by default the function's ``__qualname__``. Code is not
+        saved: a saved policy stores this name and requires the function when it is loaded.
 
     Examples
     --------
@@ -293,51 +298,50 @@ class Custom:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InvalidParameterError(
-                f"a custom feature map is a function, not {self.function!r}"
+                f"a custom feature map must be a function, got {self.function!r}"
             )
         if self.n_features is not None:
             object.__setattr__(self, "n_features", integer("n_features", self.n_features, least=1))
         if self.name is None:
-            own = getattr(self.function, "__qualname__", type(self.function).__qualname__)
-            object.__setattr__(self, "name", str(own))
+            name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
+            object.__setattr__(self, "name", str(name))
 
     def resolved(self, context_dim: int) -> "Custom":
-        """Return this map with the number of its features known."""
+        """Return this map with ``n_features`` set."""
         if self.n_features is not None:
             return self
         try:
             trial = self.function(np.zeros(context_dim))
         except Exception as error:
             raise InvalidFeaturesError(
-                f"feature map {self.name!r} failed on the zero context, which was tried to count "
-                f"its features ({type(error).__name__}: {error}); give n_features"
+                f"cannot determine the number of features of map {self.name!r}: it failed on the "
+                f"zero context ({type(error).__name__}: {error}); pass n_features"
             ) from error
         return replace(self, n_features=int(self._checked(trial).size))
 
     def __call__(self, x: Floats) -> Floats:
-        """Return the features of a context, checked; the function may write to its argument."""
-        return self._checked(self.function(x.copy()))
+        """Return the checked features of a context."""
+        return self._checked(self.function(x.copy()))  # the function may write to its argument
 
-    def _checked(self, given: ArrayLike) -> Floats:
-        values = numbers(f"the features of map {self.name!r}", given, InvalidFeaturesError)
+    def _checked(self, features: ArrayLike) -> Floats:
+        values = numbers(f"the features of map {self.name!r}", features, InvalidFeaturesError)
         if values.ndim != 1 or values.size == 0 or self.n_features not in (None, values.size):
             expected = "(n,)" if self.n_features is None else f"({self.n_features},)"
             raise InvalidFeaturesError(
-                f"feature map {self.name!r} gave an array of shape {values.shape}, not {expected}"
+                f"feature map {self.name!r} must return shape {expected}, got {values.shape}"
             )
         norm = math.hypot(*values.tolist())  # does not overflow, unlike √(v·v)
         if not math.isfinite(norm):
-            raise InvalidFeaturesError(f"feature map {self.name!r} gave a value that is not finite")
+            raise InvalidFeaturesError(f"feature map {self.name!r} returned a non-finite value")
         if norm > 1 + SLACK:
             raise InvalidFeaturesError(
-                f"feature map {self.name!r} gave features of norm {norm:.12g}, and at most 1 is "
-                "allowed; divide what it returns by the largest norm it can have, here at least "
-                f"{norm:.12g}"
+                f"the norm of the features of map {self.name!r} must be at most 1, got "
+                f"{norm:.12g}; divide them by the largest norm they can have, at least {norm:.12g}"
             )
         return values
 
     def to_spec(self) -> dict[str, Any]:
-        """Return the name and the size; the code is not described."""
+        """Return the name and the number of features; the code is not saved."""
         return {"kind": "custom", "name": self.name, "n_features": self.n_features}
 
 
@@ -346,8 +350,8 @@ def check_count(degree: int, context_dim: int) -> None:
     count = math.comb(context_dim + degree, degree)
     if count > MAX_MONOMIALS:
         raise InvalidParameterError(
-            f"degree {degree} of {context_dim} coordinates makes {count:,} features, more than "
-            f"{MAX_MONOMIALS:,}; lower the degree or the number of coordinates"
+            f"too many features: degree {degree} with {context_dim} coordinates gives {count:,}, "
+            f"the maximum is {MAX_MONOMIALS:,}; reduce the degree or the number of coordinates"
         )
 
 
@@ -356,53 +360,54 @@ MapLike: TypeAlias = FeatureMap | Callable[[Floats], ArrayLike]
 
 
 def as_map(candidate: MapLike) -> FeatureMap:
-    """Return a map; a function becomes `Custom`."""
+    """Return a feature map, wrapping a function in `Custom`."""
     if isinstance(candidate, FeatureMap):
         return candidate
     if isinstance(candidate, type):
         raise InvalidParameterError(
-            f"{candidate.__name__} is a class; give an instance of it: {candidate.__name__}(…)"
+            f"features must be a map, got the class {candidate.__name__}; pass an instance, "
+            f"{candidate.__name__}(…)"
         )
     return Custom(candidate)
 
 
 def map_from_spec(spec: Mapping[str, Any]) -> FeatureMap:
-    """Rebuild one map from its own `to_spec`, except a custom one, whose code is not in it."""
+    """Rebuild a map from its `to_spec`; raise `FeaturesMismatchError` for a custom map."""
     try:
-        rest = dict(spec)
-        kind = rest.pop("kind")
+        parameters = dict(spec)
+        kind = parameters.pop("kind")
         if kind == "custom":
             raise FeaturesMismatchError(
-                f"this was saved with the custom feature map {spec['name']!r} "
-                f"({spec['n_features']} features), whose code is not in the file; pass it again "
-                "as features= when loading"
+                f"the file has the custom feature map {spec['name']!r} ({spec['n_features']} "
+                "features), but not its code; pass the function as features= when loading"
             )
         if kind == Scaled.kind:
-            rest["inner"] = map_from_spec(rest["inner"])
+            parameters["inner"] = map_from_spec(parameters["inner"])
         kinds = {cls.kind: cls for cls in (Identity, Polynomial, Scaled, Standard)}
-        return kinds[kind](**rest)
+        return kinds[kind](**parameters)
     except (KeyError, TypeError, ValueError) as error:
-        raise InvalidParameterError(f"{spec!r} describes no feature map: {error!r}") from error
+        raise InvalidParameterError(f"invalid feature map {spec!r}: {error!r}") from error
 
 
 def _independent_columns(columns: Floats) -> set[int]:
-    """Return the columns not in the span of those chosen before them, by Gram–Schmidt.
+    """Return the columns that are not in the span of earlier selected columns (Gram–Schmidt).
 
-    Each column is orthogonalised twice, which is as good as exactly ("twice is enough", Kahan).
+    Each column is orthogonalised twice, which suffices in floating point ("twice is enough",
+    Kahan).
     """
     n, k = columns.shape
     basis = np.empty((n, min(n, k)), order="F")
-    chosen: set[int] = set()
+    selected: set[int] = set()
     for c in range(k):
         norm = math.sqrt(columns[:, c] @ columns[:, c])
-        if norm == 0 or len(chosen) == n:
+        if norm == 0 or len(selected) == n:
             continue
-        span = basis[:, : len(chosen)]
-        rest = columns[:, c] / norm
+        span = basis[:, : len(selected)]
+        residual = columns[:, c] / norm
         for _ in range(2):
-            rest = rest - span @ (span.T @ rest)
-        left = math.sqrt(rest @ rest)
-        if left > DEPENDENT:
-            basis[:, len(chosen)] = rest / left
-            chosen.add(c)
-    return chosen
+            residual = residual - span @ (span.T @ residual)
+        residual_norm = math.sqrt(residual @ residual)
+        if residual_norm > DEPENDENT:
+            basis[:, len(selected)] = residual / residual_norm
+            selected.add(c)
+    return selected

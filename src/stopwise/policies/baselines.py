@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwise.arrays import Differ, Ints
+from stopwise.arrays import Disagreements, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import checked_seed
 from stopwise.engine import native
@@ -36,7 +36,7 @@ class FixedDepth(ContextFreePolicy):
         """Return the fixed depth."""
         return self.cascade.decision(self.depth)
 
-    def _stops(self, differ: Differ) -> Ints:
+    def _stops(self, differ: Disagreements) -> Ints:
         return np.full(len(differ), self.depth)
 
 
@@ -62,7 +62,7 @@ class RandomDepth(ContextFreePolicy):
         """Return a random depth."""
         return self.cascade.decision(int(self._draw(1)[0]))
 
-    def _stops(self, differ: Differ) -> Ints:
+    def _stops(self, differ: Disagreements) -> Ints:
         return self._draw(len(differ))
 
     def _draw(self, n: int) -> Ints:

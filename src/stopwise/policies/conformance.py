@@ -410,7 +410,7 @@ def _untrained(policy: Policy) -> Policy:
     with _calling("writing parameters() to a file"):
         msgspec.msgpack.encode(parameters)
     if policy.features is not None:
-        assignment, dim = policy.features.assignment, policy.features.starts_with
+        assignment, dim = policy.features.assignment, policy.features.initial_dim
         parameters = {**parameters, "features": assignment, "context_dim": dim}
     with _calling(f"{type(policy).__name__}(cascade, **parameters())"):
         again = type(policy)(policy.cascade, **parameters)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwise.arrays import Differ, Floats, Ints
+from stopwise.arrays import Disagreements, Floats, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import checked_seed, real
 from stopwise.engine import native
@@ -40,14 +40,14 @@ class ContextFreePolicy(Policy):
         """What plays complete rounds in one call."""
         return CountingEngine(self)
 
-    def play_all(self, differ: Differ) -> Ints:
+    def play_all(self, differ: Disagreements) -> Ints:
         """Play complete rounds in order and learn them; return their stops."""
         stops = self._stops(differ)
         self._rounds += len(differ)
         return stops
 
     @abstractmethod
-    def _stops(self, differ: Differ) -> Ints:
+    def _stops(self, differ: Disagreements) -> Ints:
         """Play rounds in order: return their stops, learn all but the number of rounds."""
 
     def learn(self, observation: Observation) -> None:
@@ -137,7 +137,7 @@ class PairCounts(ContextFreePolicy):
         revealed = [j <= stop and bool(differ[i, j]) for i, j in self.cascade.pairs()]
         self._counts.learn(stop, np.array(revealed, dtype=np.uint8))
 
-    def _stops(self, differ: Differ) -> Ints:
+    def _stops(self, differ: Disagreements) -> Ints:
         stops = np.empty(len(differ), dtype=np.int64)
         self._counts.run(self._strength, np.ascontiguousarray(differ), stops)
         return stops

@@ -108,7 +108,7 @@ class Options:
             return None
         assert isinstance(self.memory, int)
         width = features.width
-        if features.scale_themselves:  # as wide as they may become
+        if features.self_scaling:  # as wide as they may become
             width = max(width, MOST_FITTED * len(features.maps))
         row, counted = 8 * width + n_pairs / 8, 8 * width + 4 * n_pairs + 48
         least = COUNTED * features.n_arms * counted + 1024 * row

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwise.arrays import Bools, Bytes, Differ, Floats, Ints
+from stopwise.arrays import Bools, Bytes, Disagreements, Floats, Ints
 from stopwise.cascade import Cascade
 from stopwise.engine import native
 from stopwise.errors import InvalidContextError, InvalidParameterError, StopwiseError
@@ -54,7 +54,7 @@ class PairwisePolicy(Policy):
         self.rule = rule
         self.options = options
         self._configured = options.bound_features(cascade)
-        self._gives_rows = not self._configured.in_engine.complete  # a function computes features
+        self._gives_rows = not self._configured.native_maps.complete  # a function computes features
         self._learner = self._new_learner()
         self._fitted = 0, self._configured  # how often features were fitted, and the features
         self._codes: dict[Hashable, tuple[int, int]] = {}  # of outputs observed before
@@ -67,7 +67,7 @@ class PairwisePolicy(Policy):
         forced, n_pairs = options.forced_rounds, len(self.cascade.pairs())
         return native.Learner(
             self.rule.in_engine(self.cascade.n_arms),
-            features.in_engine,
+            features.native_maps,
             gaps=self.cascade.gaps.ravel().tolist(),
             ridge=options.ridge,
             forced_rounds=None if isinstance(forced, str) else forced,
@@ -100,7 +100,7 @@ class PairwisePolicy(Policy):
         """Return how deep to go for context ``x``; learns nothing."""
         trace = None if self._gives_rows else self._learner.decide(x)
         if trace is None:  # another form of context, a function for features, or an invalid context
-            trace = self._learner.decide(self._configured.given(x))
+            trace = self._learner.decide(self._configured.engine_input(x))
             assert trace is not None  # it is valid
         return self._decided(trace.stop, trace.rule_stop, trace)
 
@@ -161,13 +161,13 @@ class PairwisePolicy(Policy):
         """Start a round that is decided step by step (see `Policy.start`)."""
         features = self._configured
         if features.stages is None:
-            given = features.given(x)
+            given = features.engine_input(x)
             context = flat_numbers(x)  # which `given` may be features of
         else:
             given = context = flat_numbers(x)
-            if len(context) != features.starts_with:
+            if len(context) != features.initial_dim:
                 raise InvalidContextError(
-                    f"a round starts with context_dim={features.starts_with} numbers; these are "
+                    f"a round starts with context_dim={features.initial_dim} numbers; these are "
                     f"{len(context)}"
                 )
         steps = native.start_round(self._learner, given.tolist())
@@ -200,25 +200,25 @@ class PairwisePolicy(Policy):
             found = (change.round, change.pair, change.before, change.after, change.noticed)
             self._on_change(Change(*found))
 
-    def _known(self, x: ArrayLike | None, n: int, differ: Differ) -> Floats:
+    def _known(self, x: ArrayLike | None, n: int, differ: Disagreements) -> Floats:
         """Return what the engine takes of a round in which n arms ran, and these pairs differed."""
         features = self._configured
         if features.stages is None:
-            return features.given(x)
+            return features.engine_input(x)
         known = flat_numbers(x)
-        if not features.known_at(n - 1) <= len(known) <= features.context_dim:
+        if not features.dim_at(n - 1) <= len(known) <= features.context_dim:
             raise InvalidContextError(
                 f"a round in which {n} arms ran has a context of at least "
-                f"{features.known_at(n - 1)} numbers; this has {len(known)}"
+                f"{features.dim_at(n - 1)} numbers; this has {len(known)}"
             )
         context = np.zeros(features.context_dim)
         context[: len(known)] = known
         refused = self._learner.refusal(context[None], differ[None], np.array([n]))
         if refused is not None:
-            features.refuse(context, *refused[1:])
+            features.raise_invalid(context, *refused[1:])
         return context
 
-    def _listed(self, differ: Bools) -> Differ:
+    def _listed(self, differ: Bools) -> Disagreements:
         """Return what differs, (n, n), in the order of the pairs; 0 for arms beyond."""
         n = len(differ)
         pairs = self.cascade.pairs()
@@ -390,7 +390,7 @@ class PairwiseBatch(BatchEngine):
 
     def decide(self, X: ArrayLike) -> tuple[Ints, Ints]:
         """Return the stop of every row, and where the rule itself stops."""
-        contexts = self._features.given_many(X)
+        contexts = self._features.engine_inputs(X)
         stops, rule_stops = np.empty((2, len(contexts)), dtype=np.int64)
         self._learner.decide_many(contexts, stops, rule_stops)
         return stops, rule_stops
@@ -400,7 +400,7 @@ class PairwiseBatch(BatchEngine):
         if isinstance(X, RecordedRounds):
             contexts, differ, answered = self._known(X), X.differ, X.answered
         else:
-            contexts = self._features.given_many(X)
+            contexts = self._features.engine_inputs(X)
             n_arms = self._features.n_arms
             differ = np.zeros((len(contexts), n_arms * (n_arms - 1) // 2), dtype=np.uint8)
             answered = np.zeros(len(contexts), dtype=np.int64)
@@ -417,13 +417,13 @@ class PairwiseBatch(BatchEngine):
     def _known(self, record: RecordedRounds) -> Floats:
         """Return what the engine takes of recorded rounds; refuse all before any is played."""
         features = self._features
-        if not features.in_engine.complete:
-            return features.given_many(record.contexts)
+        if not features.native_maps.complete:
+            return features.engine_inputs(record.contexts)
         contexts = features.contexts(record.contexts)
         refused = self._learner.refusal(contexts, record.differ, record.answered)
         if refused is not None:
             row, slot, coordinate, finite = refused
-            features.refuse(contexts[row], slot, coordinate, finite, row)
+            features.raise_invalid(contexts[row], slot, coordinate, finite, row)
         return contexts
 
 

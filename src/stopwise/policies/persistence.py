@@ -123,7 +123,7 @@ def decode(
         if saved.features is not None:
             stages = stages_of(parameters.get("reveals"), parameters.get("answers"), own.n_arms)
             bound = _features(path, saved, stages, features, own)
-            parameters |= {"features": bound.assignment, "context_dim": bound.starts_with}
+            parameters |= {"features": bound.assignment, "context_dim": bound.initial_dim}
         part = "parameters or arrays"
         policy: Any = kind(own, **parameters)
         policy.restore({name: _unpacked(name, array) for name, array in saved.arrays.items()})

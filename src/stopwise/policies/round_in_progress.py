@@ -304,7 +304,7 @@ class EngineSteps:
             )
         refused = self._steps.give(code, given.tolist())
         if refused is not None:
-            self._features.refuse(np.array([*self._steps.known, *given]), *refused)
+            self._features.raise_invalid(np.array([*self._steps.known, *given]), *refused)
 
     def run_all(self) -> None:
         """Run every arm, whatever the rule says."""

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwise.arrays import Bools, Differ, Ints
+from stopwise.arrays import Bools, Disagreements, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import as_table, comparable, integer, numbers, real, short_repr, unlike_labels
 from stopwise.errors import (
@@ -171,7 +171,7 @@ def output_table(outputs: ArrayLike, n_rounds: int, n_arms: int) -> NDArray[Any]
     return table
 
 
-def differ_table(differ: ArrayLike, n_rounds: int, cascade: Cascade) -> Differ:
+def differ_table(differ: ArrayLike, n_rounds: int, cascade: Cascade) -> Disagreements:
     """Return the disagreements of n rounds, one column per pair."""
     pairs = cascade.pairs()
     table = _table("disagreements", "pairs", differ, n_rounds, len(pairs))
@@ -191,7 +191,7 @@ def _table(name: str, of: str, values: ArrayLike, n: int, columns: int) -> NDArr
     return table
 
 
-def disagreements(outputs: NDArray[Any], cascade: Cascade) -> Differ:
+def disagreements(outputs: NDArray[Any], cascade: Cascade) -> Disagreements:
     """Return whether each pair of arms gave different outputs: (n, K) → (n, K(K−1)/2)."""
     differ = [outputs[:, i] != outputs[:, j] for i, j in cascade.pairs()]
     return np.stack(differ, axis=1).astype(np.uint8)

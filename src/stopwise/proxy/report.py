@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stopwise.arrays import Bools, Floats
 from stopwise.errors import InvalidParameterError
 from stopwise.files import write_file
-from stopwise.intervals import Z90, Interval, around, widened
+from stopwise.intervals import Z90, Interval, normal_interval, widened_wilson
 from stopwise.logs.chunk import Chunk
 from stopwise.logs.log import Log
 from stopwise.policies.pairwise import PairwisePolicy
@@ -79,7 +79,7 @@ def changed_share(changed: Floats, of_policies: float) -> Interval:
     the variance (1 + 1/m)·s², for m policies.
     """
     reach = Z90 * math.sqrt((1 + 1 / FOLDS) * of_policies)
-    return widened(float(changed.mean()), len(changed), reach, Z90)
+    return widened_wilson(float(changed.mean()), len(changed), reach, Z90)
 
 
 def mean_saving(each: Floats, of_policies: float, least: float, most: float) -> Interval:
@@ -93,7 +93,7 @@ def mean_saving(each: Floats, of_policies: float, least: float, most: float) -> 
     of_rounds = float(np.append(each, [least, most]).var(ddof=1)) / len(each)
     error = math.sqrt(of_rounds + SAVING_REFIT * (1 + 1 / FOLDS) * of_policies)
     mean = float(np.clip(each.mean(), least, most))  # rounding may put it outside
-    return around(mean, error, Z90).clipped(least, most)
+    return normal_interval(mean, error, Z90).clipped(least, most)
 
 
 def intervals(own: Floats, answer: int, differs: Bools, fit: CrossFit) -> tuple[Interval, Interval]:

@@ -1,4 +1,4 @@
-"""Feature maps and their binding to a cascade: values, norms, slots, descriptions, refusals."""
+"""Feature maps and their binding to a cascade: values, norms, slots, specs and errors."""
 
 # pyright: reportArgumentType=false
 
@@ -36,14 +36,14 @@ RNG = np.random.default_rng(20240607)
 
 
 def half(x: np.ndarray) -> np.ndarray:
-    """Return the first coordinate, halved: a custom map that pickles."""
+    """A custom map that can be pickled."""
     return x[:1] / 2
 
 
 @pytest.mark.parametrize(
     ("d", "degree", "bias", "bound"), [(1, 4, True, 0.3), (2, 3, False, 7.0), (5, 2, True, 1.0)]
 )
-def test_polynomial_is_scikit_learns_over_one_number(
+def test_polynomial_is_proportional_to_scikit_learn(
     d: int, degree: int, bias: bool, bound: float
 ) -> None:
     X = RNG.uniform(-bound, bound, (20, d))
@@ -55,17 +55,18 @@ def test_polynomial_is_scikit_learns_over_one_number(
 
 
 @pytest.mark.parametrize(
-    "one", [Identity(0.2), Polynomial(3, False, 2.5), Polynomial(2, True, 3, ((0, 0), (1, 2), ()))]
+    "features",
+    [Identity(0.2), Polynomial(3, False, 2.5), Polynomial(2, True, 3, ((0, 0), (1, 2), ()))],
 )
-def test_the_largest_norm_in_the_box_is_one(one: Identity | Polynomial) -> None:
-    corners = np.array(list(itertools.product([-one.bound, one.bound], repeat=3)))
-    inside = RNG.uniform(-one.bound, one.bound, (1000, 3))
-    norms = np.linalg.norm(bind(one, 3, 2).rows(np.vstack([corners, inside])), axis=1)
+def test_the_largest_norm_within_the_bound_is_one(features: Identity | Polynomial) -> None:
+    corners = np.array(list(itertools.product([-features.bound, features.bound], repeat=3)))
+    inside = RNG.uniform(-features.bound, features.bound, (1000, 3))
+    norms = np.linalg.norm(bind(features, 3, 2).rows(np.vstack([corners, inside])), axis=1)
     assert norms.max() == pytest.approx(1, abs=1e-14)
     assert norms[8:].max() < 1
 
 
-def test_scaled_contexts_are_shifted_scaled_and_perhaps_clipped() -> None:
+def test_scaled_shifts_scales_and_clips_contexts() -> None:
     center, scale = np.array([5.0, -2.0]), np.array([10.0, 0.5])
     Z = RNG.uniform(-2, 2, (20, 2))
     scaled = bind(Scaled(Polynomial(2, bound=2), center, scale), 2, 2)
@@ -96,7 +97,7 @@ def maps_and_contexts(draw: st.DrawFn) -> tuple[Any, np.ndarray]:
 
 
 @given(maps_and_contexts())
-def test_every_way_gives_the_same_bits_of_norm_at_most_one_and_leaves_the_input_alone(
+def test_row_rows_and_transform_agree_bitwise_and_do_not_modify_the_input(
     case: tuple[Any, np.ndarray],
 ) -> None:
     features, X = case
@@ -114,26 +115,27 @@ def test_every_way_gives_the_same_bits_of_norm_at_most_one_and_leaves_the_input_
     assert np.array_equal(X, before)
 
 
-def test_a_context_may_be_any_real_numbers() -> None:
+def test_a_context_may_have_any_real_number_type() -> None:
     features, values = bind(Polynomial(), 3, 2), [1.0, 0.0, 1.0]
     expected = features.row(np.array(values))
-    given: list[Any] = [np.array(values, kind) for kind in ("i2", ">f8", np.longdouble, "O", "?")]
-    given += [tuple(values), [Decimal(int(v)) for v in values]]
-    given += [np.frombuffer(b"\0" + np.array(values).tobytes(), np.float64, offset=1)]
+    dtypes = ("i2", ">f8", np.longdouble, "O", "?")
+    contexts: list[Any] = [np.array(values, dtype) for dtype in dtypes]
+    contexts += [tuple(values), [Decimal(int(v)) for v in values]]
+    contexts += [np.frombuffer(b"\0" + np.array(values).tobytes(), np.float64, offset=1)]
     assert features.rows(np.empty((0, 3))).shape == (0, 10)
-    for x in given:
+    for x in contexts:
         assert np.array_equal(features.row(x), expected)
         assert np.array_equal(features.rows([x])[0], expected)
 
 
-def test_every_pair_uses_its_own_slot_in_row_major_order() -> None:
+def test_pairs_have_slots_in_row_major_order() -> None:
     pairs = [(i, j) for i in range(4) for j in range(i + 1, 4)]
-    one, stages = Identity(), [Identity(), half, Polynomial()]
-    # Backwards, to show that the order in the dictionary does not matter; bounds differ.
+    shared, stages = Identity(), [Identity(), half, Polynomial()]
+    # Reversed, because the order of the dictionary must not matter; bounds differ.
     maps = {(i, j): Identity(1 + i + 10 * j) for i, j in reversed(pairs)}
     for features, dims, slots, of_pair in (
-        (one, (2,), [0] * 6, dict.fromkeys(pairs, one)),
-        (Shared(one), (2,), [0] * 6, dict.fromkeys(pairs, one)),
+        (shared, (2,), [0] * 6, dict.fromkeys(pairs, shared)),
+        (Shared(shared), (2,), [0] * 6, dict.fromkeys(pairs, shared)),
         (PerStage(stages), (2, 1, 6), [0, 0, 0, 1, 1, 2], {(i, j): stages[i] for i, j in pairs}),
         (PerPair(maps), (2,) * 6, list(range(6)), maps),
     ):
@@ -153,11 +155,11 @@ def test_every_pair_uses_its_own_slot_in_row_major_order() -> None:
     assert bind(PerPair(many), 1, 12).maps == tuple(many.values())
 
 
-@pytest.mark.parametrize("good", [Identity(), Custom(half)])
+@pytest.mark.parametrize("features", [Identity(), Custom(half)])
 @pytest.mark.parametrize(
-    ("x", "words"),
+    ("x", "message"),
     [
-        ([0, 0], r"flat list of context_dim=3 numbers; this has shape \(2,\)"),
+        ([0, 0], r"flat list of context_dim=3 numbers, got shape \(2,\)"),
         ([0, math.nan, 0], "coordinate 1 is nan; contexts must be finite"),
         (np.array([0, 0, -math.inf]), "coordinate 2 is -inf"),
         (np.array([0, "1", 0], object), "real numbers"),
@@ -165,13 +167,13 @@ def test_every_pair_uses_its_own_slot_in_row_major_order() -> None:
         ([[0], [0, 0], 0], "real numbers"),
     ],
 )
-def test_what_is_no_context_is_refused(good: Any, x: Any, words: str) -> None:
-    with pytest.raises(sw.errors.InvalidContextError, match=words):
-        bind(good, 3, 2).row(x)
+def test_an_invalid_context_is_rejected(features: Any, x: Any, message: str) -> None:
+    with pytest.raises(sw.errors.InvalidContextError, match=message):
+        bind(features, 3, 2).row(x)
 
 
 @pytest.mark.parametrize(
-    ("features", "X", "words"),
+    ("features", "X", "message"),
     [
         (Identity(2), [[2, 0], [0, -2.5]], r"^row 1, coordinate 1 is -2.5, outside .*\[-2, 2\]"),
         (Identity(2), [[2 * (1 + 2e-9), 0]], r"coordinate 0 is 2\.000000004, outside"),
@@ -181,66 +183,86 @@ def test_what_is_no_context_is_refused(good: Any, x: Any, words: str) -> None:
         (
             Scaled(Polynomial(bound=2), [10, 0], [5, 1]),
             [[21, 0]],
-            r"is 21, outside \[0, 20\].*clip",
+            r"is 21, outside the range \[0, 20\].*clip",
         ),
         (PerStage([half, Identity(5), Identity(3)]), [[0, 4]], r"coordinate 1 is 4, .*\[-3, 3\]"),
     ],
 )
-def test_the_first_context_outside_the_bound_is_named(features: Any, X: Any, words: str) -> None:
+def test_the_error_names_the_first_context_outside_the_bound(
+    features: Any, X: Any, message: str
+) -> None:
     bound = bind(features, 2, 4)
     for transform in (bound.rows, bound.transform):
-        with pytest.raises(sw.errors.InvalidContextError, match=words):
+        with pytest.raises(sw.errors.InvalidContextError, match=message):
             transform(X)
-    rounding = bind(Identity(2), 1, 2)  # beyond the bound is accepted and adds nothing
-    assert rounding.row([2 * (1 + 5e-10)]) == rounding.row([2])
+
+
+def test_a_rounding_error_beyond_the_bound_is_clipped() -> None:
+    features = bind(Identity(2), 1, 2)
+    assert features.row([2 * (1 + 5e-10)]) == features.row([2])
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "message"),
     [
         (lambda: Identity(0), "bound must be a number above 0, not 0"),
         (lambda: Polynomial(0), "degree must be a whole number, 1 or more, not 0"),
-        (lambda: bind(Polynomial(9), 50, 2), r"makes [\d,]+ features.*lower the degree"),
-        (lambda: bind(Polynomial(4, bound=1e100), 2, 2), "range of floats.*Scaled.fit"),
-        (lambda: bind(Polynomial(without=((2, 2),)), 2, 2), r"cannot leave out \(2, 2\)"),
-        (lambda: bind(Polynomial(bias=False, without=((),)), 2, 2), r"out \(\):.*without bias"),
-        (lambda: bind(Polynomial(1, False, 1, ((0,),)), 1, 2), "leave at least one"),
+        (
+            lambda: bind(Polynomial(9), 50, 2),
+            r"too many features.*gives [\d,]+,.*reduce the degree",
+        ),
+        (lambda: bind(Polynomial(4, bound=1e100), 2, 2), "overflow or underflow.*Scaled.fit"),
+        (lambda: bind(Polynomial(without=((2, 2),)), 2, 2), r"unknown monomial \(2, 2\)"),
+        (
+            lambda: bind(Polynomial(bias=False, without=((),)), 2, 2),
+            r"monomial \(\) in without=.*no bias",
+        ),
+        (lambda: bind(Polynomial(1, False, 1, ((0,),)), 1, 2), "keep at least one"),
         (lambda: Scaled(Custom(half), [0], [1]), "Identity or a Polynomial"),
         (lambda: Scaled(Identity(), [0], [1], "wrap"), "not 'wrap'"),
         (lambda: Scaled(Identity(), [0, 0], [1]), "center has 2 coordinates but scale has 1"),
         (lambda: Scaled(Identity(), [0, 0], [1, 0]), r"scale\[1\] must be a number above 0"),
         (lambda: Scaled(Identity(), [math.nan], [1]), r"center\[0\] .* not nan"),
-        (lambda: bind(Scaled(Identity(), [0], [1]), 2, 2), "of 1 coordinates, not 2"),
-        (lambda: Scaled.fit([[0]]).independent([[0]]), "only a Polynomial"),
-        (lambda: Polynomial(bias=False).independent(np.zeros((3, 2))), "none is left"),
+        (lambda: bind(Scaled(Identity(), [0], [1]), 2, 2), "to 1 coordinates, .* context has 2"),
+        (lambda: Scaled.fit([[0]]).independent([[0]]), "needs a Polynomial"),
+        (lambda: Polynomial(bias=False).independent(np.zeros((3, 2))), "all monomials are zero"),
         (lambda: Custom(half, n_features=0), "n_features"),
-        (lambda: bind(Polynomial, 2, 2), r"Polynomial is a class; .*Polynomial\(…\)"),
-        (lambda: bind(None, 2, 2), "function, not None"),
+        (lambda: bind(Polynomial, 2, 2), r"got the class Polynomial; .*Polynomial\(…\)"),
+        (lambda: bind(None, 2, 2), "function, got None"),
         (lambda: bind(Identity(), 0, 2), "context_dim"),
         (lambda: bind(Identity(), 2, 1), "n_arms"),
-        (lambda: bind(bind(Identity(), 2, 2), 2, 3), "bound to contexts of 2 .* and 2 arms"),
-        (lambda: bind(PerStage([half]), 2, 3), "2 for 3 arms; there are 1"),
-        (lambda: stages_of([0, -1], None, 3), "what a stage reveals must be a whole number"),
-        (lambda: bind(Standard(), 2, 3, stages_of([1, 2, 3], None, 3)), "3 arms; there are 3"),
-        (lambda: bind(PerStage([Standard()]), 2, 3, stages_of(1, None, 3)), "there are 1"),
-        (lambda: bind(half, 2, 3, stages_of(1, None, 3)), "function of your own cannot be"),
-        (lambda: bind(PerPair({}), 2, 3, stages_of(1, None, 3)), "give one map, or PerStage"),
+        (lambda: bind(bind(Identity(), 2, 2), 2, 3), "context_dim=2 and 2 arms, got 2 and 3"),
+        (lambda: bind(PerStage([half]), 2, 3), "needs 2 maps for 3 arms .* got 1"),
+        (lambda: stages_of([0, -1], None, 3), "each count in reveals must be a whole number"),
+        (
+            lambda: bind(Standard(), 2, 3, stages_of([1, 2, 3], None, 3)),
+            "needs 2 counts for 3 arms .* got 3",
+        ),
+        (lambda: bind(PerStage([Standard()]), 2, 3, stages_of(1, None, 3)), "2 maps .* got 1"),
+        (lambda: bind(half, 2, 3, stages_of(1, None, 3)), "does not allow custom feature maps"),
+        (lambda: bind(PerPair({}), 2, 3, stages_of(1, None, 3)), "got PerPair; pass a single map"),
         (lambda: Standard(degree=3), "degree must be a whole number from 0 to 2"),
         (lambda: Standard(center=[0.0], scale=[0.0]), r"scale\[0\] must be a number above 0"),
         (lambda: Standard(center=[0.0]), "center has 1 coordinates but scale has 0"),
         (lambda: Standard(size=math.nan), "size must be a number above 0"),
         (lambda: bind(Standard(size=50), 2, 2), "norm of features exceed one"),
-        (lambda: bind(Standard(2, [0.0], [1.0]), 2, 2), "Standard map .* of 1 coordinates, not 2"),
-        (lambda: bind(PerPair({(0, 1): half, (1, 2): half}), 2, 3), r"arms: \(0, 2\) is missing$"),
+        (lambda: bind(Standard(2, [0.0], [1.0]), 2, 2), "Standard map .* 1 coordinates, .* has 2"),
+        (
+            lambda: bind(PerPair({(0, 1): half, (1, 2): half}), 2, 3),
+            r"j < 3: missing pair \(0, 2\)$",
+        ),
         (
             lambda: bind(PerPair({(1, 0): half, "01": half}), 2, 2),
-            r"'01' is none of them, \(1, 0\) is none of them, \(0, 1\) is missing",
+            r"invalid pair '01', invalid pair \(1, 0\), missing pair \(0, 1\)",
         ),
-        (lambda: bind(Identity(), 2, 3).slot_of(1, 1), "no pair of the 3 arms"),
+        (
+            lambda: bind(Identity(), 2, 3).slot_of(1, 1),
+            r"invalid pair \(1, 1\): need 0 ≤ i < j < 3",
+        ),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused(make: Callable[[], Any], words: str) -> None:
-    with pytest.raises(sw.errors.InvalidParameterError, match=words):
+def test_an_invalid_parameter_is_rejected(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(sw.errors.InvalidParameterError, match=message):
         make()
 
 
@@ -253,14 +275,16 @@ def test_a_setting_that_cannot_be_is_refused(make: Callable[[], Any], words: str
     st.floats(1e-3, 1e3),
     st.floats(0, 1),
 )
-def test_fitted_data_lie_within_the_bound(X: np.ndarray, bound: float, margin: float) -> None:
+def test_scaled_fit_maps_the_data_into_the_bound(
+    X: np.ndarray, bound: float, margin: float
+) -> None:
     scaled = Scaled.fit(X, Identity(bound), margin=margin)
     Z = (X - scaled.center) / scaled.scale
     assert np.abs(Z).max() <= bound / (1 + margin) * (1 + 1e-9)
     assert np.linalg.norm(bind(scaled, X.shape[1], 2).rows(X), axis=1).max() <= 1 + 1e-14
 
 
-def test_fitting_fills_the_box_and_a_margin_leaves_room() -> None:
+def test_scaled_fit_uses_the_full_range_and_the_margin() -> None:
     X = np.array([[0.0, -4.0, 0.1], [10.0, 4.0, 0.1], [3.0, 0.0, 0.1]])
     scaled = Scaled.fit(X, Identity(2))
     assert (scaled.center, scaled.scale) == ((5.0, 0.0, 0.1), (2.5, 2.0, 1.0))
@@ -269,15 +293,18 @@ def test_fitting_fills_the_box_and_a_margin_leaves_room() -> None:
         assert np.abs(bind(Scaled.fit(narrow, Identity(1.5)), 1, 2).rows(narrow)).max() <= 1
 
 
-def test_data_that_cannot_be_fitted_on_are_refused() -> None:
-    for fit in (Scaled.fit, Polynomial().independent):
-        for X, words in (([1, 2], r"table.*\(2,\)"), ([[0, 1], [math.nan, 0]], "row 1, column 0")):
-            with pytest.raises(sw.errors.InvalidContextError, match=words):
-                fit(X)
+@pytest.mark.parametrize("fit", [Scaled.fit, Polynomial().independent])
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [([1, 2], r"table.*\(2,\)"), ([[0, 1], [math.nan, 0]], "row 1, column 0")],
+)
+def test_fitting_rejects_invalid_data(fit: Callable[[Any], Any], X: Any, message: str) -> None:
+    with pytest.raises(sw.errors.InvalidContextError, match=message):
+        fit(X)
 
 
 @pytest.mark.parametrize(("degree", "bias"), [(1, True), (2, True), (3, False)])
-def test_what_remains_is_a_maximal_independent_set(degree: int, bias: bool) -> None:
+def test_independent_keeps_a_maximal_independent_set(degree: int, bias: bool) -> None:
     X = RNG.uniform(-1, 1, (300, 5))
     X[:, 1] = np.sign(X[:, 1])  # two values
     X[:, 3] = X[:, 0] / 2 - X[:, 2] / 3  # collinear
@@ -290,7 +317,7 @@ def test_what_remains_is_a_maximal_independent_set(degree: int, bias: bool) -> N
     assert small.independent(X) == small
 
 
-def test_the_first_of_dependent_monomials_remains_and_the_others_are_named() -> None:
+def test_independent_keeps_the_first_of_dependent_monomials() -> None:
     X = np.column_stack([RNG.normal(60, 10, 200), RNG.integers(0, 2, 200), np.full(200, 3)])
     small = Scaled.fit(X, Polynomial(2)).independent(X)
     assert isinstance(small.inner, Polynomial)
@@ -299,21 +326,21 @@ def test_the_first_of_dependent_monomials_remains_and_the_others_are_named() -> 
     assert small.inner.monomials(3) == [(), (0,), (1,), (0, 0), (0, 1)]
 
 
-def test_near_dependence_is_judged_at_one_part_in_a_billion() -> None:
+def test_the_tolerance_of_dependence_is_1e_9() -> None:
     X = RNG.uniform(-0.5, 0.5, (100, 2))
     noise = RNG.uniform(-1, 1, 100)
-    for share, gone in ((1e-11, ((1,),)), (1e-7, ())):
+    for share, dropped in ((1e-11, ((1,),)), (1e-7, ())):
         X[:, 1] = X[:, 0] + share * noise
-        assert Polynomial(1).independent(X).without == gone
-    # On so narrow a range, about 1e-8 of x² and 1e-12 of x³ is new. A single pass of Gram–Schmidt
-    # loses that much and would retain x³ for its rounding errors.
+        assert Polynomial(1).independent(X).without == dropped
+    # In this narrow range, only about 1e-8 of x² and 1e-12 of x³ is independent. A single pass of
+    # Gram–Schmidt has larger rounding errors and would keep x³.
     narrow = 0.5 + 1e-4 * RNG.uniform(-1, 1, (200, 1))
     assert Polynomial(3).independent(narrow).without == ((0, 0, 0),)
-    few = RNG.uniform(-1, 1, (4, 3))  # fewer rows than monomials leave as many as rows
+    few = RNG.uniform(-1, 1, (4, 3))  # fewer rows than monomials: as many monomials as rows remain
     assert bind(Polynomial(2).independent(few), 3, 2).n_features == 4
 
 
-def test_a_function_is_a_map_and_may_write_to_its_copy_of_the_context() -> None:
+def test_a_function_is_a_map_and_may_modify_its_argument() -> None:
     def tenth(x: np.ndarray) -> np.ndarray:
         x /= 1e7
         return x
@@ -326,29 +353,32 @@ def test_a_function_is_a_map_and_may_write_to_its_copy_of_the_context() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("values", "message"),
     [
-        ([0.1, 0.2], r"'bad' gave an array of shape \(2,\), not \(1,\)"),
-        ([math.nan], "'bad' gave a value that is not finite"),
+        ([0.1, 0.2], r"'bad' must return shape \(1,\), got \(2,\)"),
+        ([math.nan], "'bad' returned a non-finite value"),
         (["a"], "'bad' must be real numbers"),
-        ([1 + 2e-9], r"norm 1.000000002, and at most 1 is allowed; divide .* at least 1.000000002"),
+        ([1 + 2e-9], r"must be at most 1, got 1.000000002; divide .* at least 1.000000002"),
     ],
 )
-def test_what_a_function_gives_is_checked_each_time(given: Any, words: str) -> None:
-    assert bind(Custom(lambda x: [1 + 5e-10]), 1, 2).row([0])[0] == 1 + 5e-10  # rounding
-    features = bind(Custom(lambda x: given, n_features=1, name="bad"), 2, 2)
-    with pytest.raises(sw.errors.InvalidFeaturesError, match=words):
+def test_the_features_of_a_function_are_checked(values: Any, message: str) -> None:
+    features = bind(Custom(lambda x: values, n_features=1, name="bad"), 2, 2)
+    with pytest.raises(sw.errors.InvalidFeaturesError, match=message):
         features.row([0, 0])
-    with pytest.raises(sw.errors.InvalidFeaturesError, match=f"^row 0: .*{words}"):
+    with pytest.raises(sw.errors.InvalidFeaturesError, match=f"^row 0: .*{message}"):
         features.rows([[0, 0]])
 
 
-def test_counting_features_needs_a_function_that_takes_zeros() -> None:
+def test_a_norm_within_rounding_of_one_is_accepted() -> None:
+    assert bind(Custom(lambda x: [1 + 5e-10]), 1, 2).row([0])[0] == 1 + 5e-10
+
+
+def test_n_features_is_required_if_the_function_fails_on_zeros() -> None:
     def ratio(x: np.ndarray) -> list[float]:
         return [1 / int(x[0])]
 
     with pytest.raises(
-        sw.errors.InvalidFeaturesError, match=r"'ratio' failed .*ZeroDivision.*n_features"
+        sw.errors.InvalidFeaturesError, match=r"'ratio'.* failed .*ZeroDivision.*n_features"
     ):
         bind(Custom(ratio, name="ratio"), 1, 2)
     assert bind(Custom(ratio, n_features=1), 1, 2).row([4])[0] == 0.25
@@ -356,34 +386,34 @@ def test_counting_features_needs_a_function_that_takes_zeros() -> None:
 
 @given(maps_and_contexts(), st.sampled_from(["shared", "stage", "pair"]))
 def test_features_survive_json_and_pickle(case: tuple[Any, np.ndarray], kind: str) -> None:
-    one, X = case
+    feature_map, X = case
     features = {
-        "shared": one,
-        "stage": PerStage([one, Identity(1e7)]),
-        "pair": PerPair({(0, 1): Identity(1e7), (0, 2): one, (1, 2): one}),
+        "shared": feature_map,
+        "stage": PerStage([feature_map, Identity(1e7)]),
+        "pair": PerPair({(0, 1): Identity(1e7), (0, 2): feature_map, (1, 2): feature_map}),
     }[kind]
     bound = bind(features, X.shape[1], 3)
     spec = json.loads(json.dumps(bound.to_spec()))
-    for twin in (BoundFeatures.from_spec(spec), pickle.loads(pickle.dumps(bound))):
-        assert twin == bound
-        assert twin.to_spec() == spec == bound.to_spec()
-        assert np.array_equal(twin.rows(X), bound.rows(X))
+    for restored in (BoundFeatures.from_spec(spec), pickle.loads(pickle.dumps(bound))):
+        assert restored == bound
+        assert restored.to_spec() == spec == bound.to_spec()
+        assert np.array_equal(restored.rows(X), bound.rows(X))
 
 
-def test_other_features_have_other_specs_and_equal_ones_the_same() -> None:
+def test_specs_are_equal_if_and_only_if_features_are() -> None:
     scaled = [Scaled(Identity(), [0, 0], [1, 1], outside) for outside in ("error", "clip")]
     polynomials = [Polynomial(), Polynomial(bias=False), Polynomial(without=((0, 0),))]
     custom = [Custom(half, name="a"), Custom(half, name="b")]
     stages = PerStage([Identity(), Identity()])
-    every = [Identity(), Identity(2), *polynomials, *scaled, *custom, stages]
-    bound = [bind(features, 2, 3) for features in every]
+    distinct = [Identity(), Identity(2), *polynomials, *scaled, *custom, stages]
+    bound = [bind(features, 2, 3) for features in distinct]
     assert len({json.dumps(features.to_spec()) for features in bound}) == len(set(bound)) == 10
-    one = Polynomial(np.int64(2), bound=1, without=[[4, 0], (3, 3), (3, 3)])
-    assert one == Polynomial(without=((3, 3), (0, 4)))
-    assert one.to_spec() == Polynomial(without=((3, 3), (0, 4))).to_spec()
+    unsorted = Polynomial(np.int64(2), bound=1, without=[[4, 0], (3, 3), (3, 3)])
+    assert unsorted == Polynomial(without=((3, 3), (0, 4)))
+    assert unsorted.to_spec() == Polynomial(without=((3, 3), (0, 4))).to_spec()
 
 
-def test_a_custom_map_goes_through_a_pickle() -> None:
+def test_a_custom_map_can_be_pickled() -> None:
     bound = bind(Custom(half, name="halves"), 3, 2)
     assert pickle.loads(pickle.dumps(bound)).row([0.5, 1, 1]) == bound.row([0.5, 1, 1])
 
@@ -400,17 +430,20 @@ def test_a_custom_map_goes_through_a_pickle() -> None:
         {"kind": "per_pair", "n_arms": 3},
     ],
 )
-def test_a_spec_that_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
+def test_an_invalid_spec_is_rejected(change: dict[str, Any]) -> None:
     spec = bind(Identity(), 2, 2).to_spec()
-    for wrong in (spec | change, {key: spec[key] for key in spec if key not in change}):
-        with pytest.raises(sw.errors.CorruptFileError, match="makes no sense"):
-            BoundFeatures.from_spec(wrong)
+    for invalid in (spec | change, {key: spec[key] for key in spec if key not in change}):
+        with pytest.raises(sw.errors.CorruptFileError, match="invalid features in the file"):
+            BoundFeatures.from_spec(invalid)
 
 
-def test_many_numbers_scale_themselves_and_maps_are_not_mixed() -> None:
+def test_standard_features_of_many_coordinates_have_degree_one() -> None:
     policy = sw.USSLaplace(sw.Cascade([0.1, 0.2]), context_dim=220)
     for k in range(8):
         policy.observe([float(k)] * 220, ["a", "b"])
     assert policy.features.n_features == 221
-    with pytest.raises(sw.errors.InvalidParameterError, match="every map is Standard"):
+
+
+def test_standard_cannot_be_combined_with_other_maps() -> None:
+    with pytest.raises(sw.errors.InvalidParameterError, match="cannot be combined"):
         sw.bind(sw.PerStage([sw.Standard(), sw.Identity()]), 2, 3)

@@ -212,7 +212,7 @@ def test_a_fixed_depth_that_is_better_is_used_for_a_while_and_says_so() -> None:
             assert decision.fixed_by_labels
             assert decision.rule_stop == 0
             if decision.stop == 0:
-                assert "labels show that stopping there every time is better" in str(decision)
+                assert "labels show that always stopping there is better" in str(decision)
         ran = tuple(outputs[t, : decision.stop + 1].tolist())
         request = policy.observe(x[t], ran, rule_stop=decision.rule_stop)
         if request is not None:
@@ -436,7 +436,7 @@ def test_missing_labels_raise_the_gain_and_the_evidence_says_so(share: float) ->
     assert e.response == policy.labels.came / asked
     # −1 of those that came, 1 of the others, and a prior of ½ that counts for about one label
     assert e.gain == pytest.approx(1 - 2 * e.response, abs=0.15)
-    assert f"{100 * e.response:.0f} % of the labels asked for came" in str(e)
+    assert f"{100 * e.response:.0f} % of the requested labels arrived" in str(e)
     for label in waiting:  # late, and in the order in which they were asked for
         policy.learn_label(label)
     assert policy.labels.missing == 0

@@ -112,7 +112,7 @@ void bind_features(nb::module_& m) {
                      }))
         .def_prop_ro("width", &FeatureMaps::width)
         .def_prop_ro("complete", &FeatureMaps::complete)
-        .def_prop_ro("scale_themselves", &FeatureMaps::scale_themselves);
+        .def_prop_ro("self_scaling", &FeatureMaps::self_scaling);
     m.def("fit_scaling", &scaling_of, "contexts"_a);
 }
 

@@ -403,7 +403,7 @@ void create(SharedLearner* self, std::shared_ptr<const Rule> rule,
     const std::size_t n_arms = maps->n_arms();
     require(n_arms >= 2 && n_arms <= kMaxArms && gaps.size() == n_arms * n_arms, "2 to 15 arms");
     require(!rule->of_arms() ||
-                (maps->slots() == 1 && !maps->scale_themselves() && !maps->revealed()),
+                (maps->slots() == 1 && !maps->self_scaling() && !maps->revealed()),
             "one feature map, which does not scale itself");
     const double rate = rate_of(half_life.value_or(0.0));
     new (self) SharedLearner(Options{std::move(rule), n_arms, std::move(gaps), ridge, forced_rounds,

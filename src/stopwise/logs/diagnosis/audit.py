@@ -10,7 +10,7 @@ import numpy as np
 from stopwise.arrays import Bools, Bytes, Floats, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH
-from stopwise.intervals import Z95, Interval, around, normal_mean, wilson
+from stopwise.intervals import Z95, Interval, normal_interval, normal_mean, wilson
 from stopwise.logs.diagnosis.findings import Audit, LabelPlan
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
 from stopwise.logs.diagnosis.sampling import Sample
@@ -53,7 +53,7 @@ def gain_where_they_disagree(labelled: Sample, pair: int, i: int, j: int) -> Int
         return None
     better = rows.wrong[:, i].astype(np.float64) - rows.wrong[:, j]
     spread = float(np.append(better, [1.0, -1.0]).std())
-    return around(float(better.mean()), spread / math.sqrt(rows.n))
+    return normal_interval(float(better.mean()), spread / math.sqrt(rows.n))
 
 
 def plan_labels(cascade: Cascade, rows: Sample, labelled: Sample, stops: Ints) -> LabelPlan:

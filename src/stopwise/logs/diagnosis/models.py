@@ -12,7 +12,7 @@ import numpy as np
 from stopwise.arrays import Bytes, Floats, Ints
 from stopwise.cascade import Cascade
 from stopwise.features import FeaturesLike, PerStage, Polynomial, Scaled, bind
-from stopwise.intervals import chi_square_limit, wilson
+from stopwise.intervals import chi_square_critical_value, wilson
 from stopwise.logs.diagnosis.findings import Fit, Reliability, ReliabilityBin
 from stopwise.policies.uss_pd import USSPD
 from stopwise.progress import Progress, no_progress
@@ -127,7 +127,7 @@ class Disagreement:
         p = np.clip(self.out_of_sample, 1e-9, 1 - 1e-9)
         z, weight = np.log(p / (1 - p)), p * (1 - p)
         middle = (weight * z).sum(axis=0) / weight.sum(axis=0)
-        limit = chi_square_limit(max(self.n_features - 1, 1), 0.05)
+        limit = chi_square_critical_value(max(self.n_features - 1, 1), 0.05)
         for half in (0, 1):
             mine = self.half == half
             distance = (weight[mine] * (z[mine] - middle) ** 2).sum(axis=0)
@@ -195,7 +195,7 @@ def judge_fit(bins: Sequence[ReliabilityBin], off: float, features: int = 0) -> 
     p = np.array([b.predicted for b in bins])
     observed = np.array([b.observed.value for b in bins])
     misfit = float((rows * (observed - p) ** 2 / np.maximum(p * (1 - p), 1e-9)).sum())
-    limit = chi_square_limit(len(bins), CHANCE)
+    limit = chi_square_critical_value(len(bins), CHANCE)
     if off > BADLY_OFF and misfit > limit:
         return "bad"
     spread = float(np.sqrt(np.average((p - np.average(p, weights=rows)) ** 2, weights=rows)))

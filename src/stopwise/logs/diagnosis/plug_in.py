@@ -11,7 +11,7 @@ import numpy as np
 
 from stopwise.arrays import Bytes, Floats, Ints
 from stopwise.cascade import Cascade
-from stopwise.intervals import Interval, normal_mean, widened, wilson
+from stopwise.intervals import Interval, normal_mean, widened_wilson, wilson
 from stopwise.logs.diagnosis.findings import ArmSummary, FrontierPoint, Saving
 from stopwise.logs.diagnosis.models import Redrawn
 from stopwise.policies.stopping import first_passing
@@ -91,7 +91,7 @@ def saving(
     share = per_round / last if last else Interval(0.0, 0.0, 0.0)
     changed_reach = float(np.quantile(changed_moves, 0.95))
     changes = float(differs[np.arange(len(stops)), stops].mean())
-    return Saving(per_round, share, widened(changes, len(stops), changed_reach))
+    return Saving(per_round, share, widened_wilson(changes, len(stops), changed_reach))
 
 
 def frontier(

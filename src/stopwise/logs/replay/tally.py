@@ -16,7 +16,7 @@ from stopwise.arrays import Bytes, Floats, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH
 from stopwise.errors import InvalidLogError
-from stopwise.intervals import Interval, around, wilson
+from stopwise.intervals import Interval, normal_interval, wilson
 from stopwise.logs.chunk import Chunk
 from stopwise.logs.log import Log
 from stopwise.logs.replay.results import CandidateResult, Criterion, Replay
@@ -283,4 +283,4 @@ def _estimate(n: float, total: float, squares: float) -> Interval | None:
     mean, spread = float(total / n), float(squares - total**2 / n)
     if spread < ROUNDING * squares:  # all are equal
         spread = 0.0
-    return around(mean, math.sqrt(spread / (n - 1) / n))
+    return normal_interval(mean, math.sqrt(spread / (n - 1) / n))

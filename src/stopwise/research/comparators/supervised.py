@@ -71,7 +71,7 @@ class Supervised(Comparator):
         self.features: BoundFeatures = bind(
             Identity() if features is None else features, context_dim, cascade.n_arms
         )
-        if self.features.scale_themselves or len(self.features.maps) > 1:
+        if self.features.self_scaling or len(self.features.maps) > 1:
             raise InvalidParameterError(
                 "the supervised comparator models arms, not pairs: give it one feature map for all "
                 "arms, such as Polynomial or Scaled"
@@ -97,7 +97,7 @@ class Supervised(Comparator):
 
     def decide(self, x: ArrayLike) -> Decision:
         """Return how deep to go for context ``x``; learns nothing."""
-        trace = self.learner.decide(self.features.given(x))
+        trace = self.learner.decide(self.features.engine_input(x))
         assert trace is not None  # the context has been checked
         stop, rule_stop = trace.stop, trace.rule_stop
         explored_from = rule_stop if rule_stop < stop else None
@@ -124,7 +124,7 @@ class Supervised(Comparator):
         rule_stop = n - 1 if rule_stop is None else checked_stop(rule_stop, n_arms)
         wrong = np.zeros(n_arms, dtype=np.uint8)
         wrong[:n] = [output != truth.label for output in outputs]
-        self.learner.observe_answers(self.features.given(x), n - 1, rule_stop, wrong)
+        self.learner.observe_answers(self.features.engine_input(x), n - 1, rule_stop, wrong)
 
     def _explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons behind a decision: differences of error rates."""
@@ -152,7 +152,7 @@ class Supervised(Comparator):
                 "the supervised comparator learns from outputs and right answers: "
                 "run(contexts, outputs, labels=...)"
             )
-        given = self.features.given_many(contexts)
+        given = self.features.engine_inputs(contexts)
         n, n_arms = len(given), self.cascade.n_arms
         table = output_table(outputs, n, n_arms)
         right = one_per_round("labels", as_table(labels), n)
@@ -214,7 +214,7 @@ class Supervised(Comparator):
         ellipsoid = native.Ellipsoid(self.sigma, self.kappa, self.delta, cascade.n_arms)
         return native.Learner(
             native.Supervised(ellipsoid),
-            self.features.in_engine,
+            self.features.native_maps,
             gaps=cascade.gaps.ravel().tolist(),
             ridge=self.ridge,
             forced_rounds=None if isinstance(self.forced_rounds, str) else self.forced_rounds,

@@ -6,7 +6,7 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from stopwise.arrays import Bools, Differ, Floats, Ints
+from stopwise.arrays import Bools, Disagreements, Floats, Ints
 from stopwise.cascade import Cascade
 
 
@@ -35,7 +35,7 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     optimal: Ints
     margins: Floats
     outputs: Ints | None = None
-    differ: Differ | None = None
+    differ: Disagreements | None = None
     labels: Ints | None = None
     error_rates: Floats | None = None
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from stopwise.arrays import Floats, Ints
 from stopwise.errors import InvalidParameterError
-from stopwise.intervals import Interval, mean_interval, student_reach
+from stopwise.intervals import Interval, mean_interval, student_half_width
 
 if TYPE_CHECKING:
     from stopwise.research.experiments.runs import Trace
@@ -67,7 +67,7 @@ def curves(traces: Traces, what: What = "regret", confidence: float = 0.95) -> C
     if len({trace.key for trace in runs}) > 1:
         raise InvalidParameterError("these runs are of different experiments: they have no mean")
     stacked = np.stack([_curve(trace, what) for trace in runs])
-    mean, reach = stacked.mean(axis=0), student_reach(stacked, confidence)
+    mean, reach = stacked.mean(axis=0), student_half_width(stacked, confidence)
     return Curve(runs[0].rounds, mean, mean - reach, mean + reach)
 
 

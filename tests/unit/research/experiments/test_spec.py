@@ -129,8 +129,8 @@ REFUSED = {
     "not {1, 2}": lambda: PolicySpec("uss-ucb", {"a": {1, 2}}),
     "seed is no parameter": lambda: PolicySpec("uss-ucb", {"seed": 3}),
     "no policy or comparator is called": lambda: PolicySpec(research.Pima).build(CASCADE, 2, 0),  # pyright: ignore[reportArgumentType] (wrong on purpose)
-    "describes no feature map": lambda: PolicySpec("uss-pd", features={"kind": "fourier"}),
-    "whose code is not in the file": lambda: PolicySpec(
+    "invalid feature map": lambda: PolicySpec("uss-pd", features={"kind": "fourier"}),
+    "but not its code; pass the function": lambda: PolicySpec(
         "uss-pd", features={"kind": "custom", "name": "mine", "n_features": 2}
     ),
     "takes no features": lambda: PolicySpec("uss-ucb", features=IDENTITY).build(CASCADE, 2, 0),
