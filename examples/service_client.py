@@ -55,7 +55,7 @@ def running_service() -> Iterator[str]:
         )
         assert service.stdout is not None
         try:
-            line = service.stdout.readline()  # "Stopwise listens on http://127.0.0.1:41233 (…"
+            line = service.stdout.readline()  # "Listening on http://127.0.0.1:41233 (…"
             found = [word for word in line.split() if word.startswith("http://")]
             if not found:
                 raise RuntimeError(f"the service did not start: {line or 'see above'}")

@@ -1,4 +1,4 @@
-"""``stopwise serve``: real processes, a real port, real signals; mistakes are sentences."""
+"""``stopwise serve`` as a process: signals, settings, keys and usage errors."""
 
 import json
 import re
@@ -18,17 +18,17 @@ from tests.cli.conftest import Run
 from tests.research.campaigns import wait_until
 from tests.service.harness import CONTEXT, ROUNDS, SPEC, process, received, served
 
-PATIENCE = 120.0  # seconds: the machine may be busy
+TIMEOUT = 120.0  # seconds; the machine may be busy
 
 
 def connected(url: str, key: str | None = None) -> httpx.Client:
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     return httpx.Client(
-        base_url=url, headers=headers, timeout=PATIENCE, trust_env=False, verify=False
+        base_url=url, headers=headers, timeout=TIMEOUT, trust_env=False, verify=False
     )
 
 
-def test_it_starts_answers_stops_and_continues(
+def test_a_restart_continues_from_the_stored_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "stopwise.toml").write_text("max_batch = 2\n")
@@ -41,15 +41,18 @@ def test_it_starts_answers_stops_and_continues(
             assert client.get("/healthz").status_code == 200
             assert client.post("/v1/cascades", json=SPEC).status_code == 201
             answer = client.post(ROUNDS, json=CONTEXT).json()
-            for n, status in ((3, 201), (4, 413)):  # a flag wins over a variable over a file
+            for n, status in (
+                (3, 201),
+                (4, 413),
+            ):  # the flag, not the variable or file
                 batch = {"contexts": [[0.1, 0.2]] * n}
                 assert client.post(f"{ROUNDS}:batch", json=batch).status_code == status
             before = client.get("/v1/state").json()
-            # the connection stays open: stopping must not wait for it
+            # Stopping must not wait for this idle connection.
             assert first.end(signal.SIGTERM) == 0
     assert stat.S_IMODE((tmp_path / "log.db").stat().st_mode) == 0o600
     journal = [json.loads(line) for line in first.printed.splitlines()]
-    assert {"listens", "ready"} <= {line["what"] for line in journal}
+    assert {"listening", "ready"} <= {line["what"] for line in journal}
     assert journal[-1]["what"] == "stopped"
     assert [line["status"] for line in journal if line["what"] == "request"] == [413]
 
@@ -62,8 +65,7 @@ def test_it_starts_answers_stops_and_continues(
         assert second.end(signal.SIGINT) == 0
 
 
-def test_a_stop_under_load_answers_what_it_has_accepted(tmp_path: Path) -> None:
-    """Whoever got an answer finds it in the log, and nobody got half of one."""
+def test_a_stop_under_load_loses_no_acknowledged_round(tmp_path: Path) -> None:
     acknowledged: list[str] = []
     last: list[int] = []
 
@@ -83,7 +85,7 @@ def test_a_stop_under_load_answers_what_it_has_accepted(tmp_path: Path) -> None:
         wait_until(lambda: len(acknowledged) >= 100 or bool(last))
         assert running.end(signal.SIGTERM) == 0
         for thread in threads:
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT)
     assert set(last) <= {503}
     assert len(set(acknowledged)) == len(acknowledged)
     with served(tmp_path) as again:
@@ -96,7 +98,7 @@ def test_a_request_that_does_not_end_gets_503(tmp_path: Path) -> None:
     with process(tmp_path, "--stop-timeout", "0.5") as running:
         running.wait_until_ready()
         place = httpx.URL(running.url)
-        line = socket.create_connection((place.host, place.port or 0), timeout=PATIENCE)
+        line = socket.create_connection((place.host, place.port or 0), timeout=TIMEOUT)
         line.sendall(
             b"POST /v1/cascades/triage/rounds HTTP/1.1\r\nHost: localhost\r\n"
             b"Content-Type: application/json\r\nContent-Length: 40\r\n"
@@ -110,29 +112,29 @@ def test_a_request_that_does_not_end_gets_503(tmp_path: Path) -> None:
     assert b'{"error":{"code":"unavailable"' in answer
 
 
-def test_the_first_round_of_the_docs(tmp_path: Path) -> None:
-    """The commands of the page, as they are there, but for the address."""
+def test_the_commands_of_the_service_page_work(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs/service.md").read_text("utf-8")
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     script = "\n".join(block for kind, block in blocks if kind in ("", "sh") and "curl " in block)
     with served(tmp_path) as running:
         script = re.sub(r"(http://127\.0\.0\.1|localhost):8350", running.url, script)
         command = ["bash", "-e", "-c", script]
-        done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=PATIENCE)
-    answers = [json.loads(one) for one in re.sub(r"}\s*{", "}\n\n{", done.stdout).split("\n\n")]
+        done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=TIMEOUT)
+    bodies = re.sub(r"}\s*{", "}\n\n{", done.stdout).split("\n\n")
+    answers = [json.loads(body) for body in bodies]
     assert [answer["status"] for answer in answers] == ["active", "open", "learned"]
     assert all(json.loads(block) in answers for kind, block in blocks if kind == "json")
 
 
-def test_with_keys_it_listens_to_everybody(stopwise: Run, tmp_path: Path) -> None:
+def test_with_keys_it_accepts_any_host(stopwise: Run, tmp_path: Path) -> None:
     key = stopwise("keys", "add", "--name", "me", "--scope", "admin").stdout.strip()
     _, id_, secret = key.split("_", 2)
     flags = ("--host", "0.0.0.0", "--keys", str(tmp_path / "keys.jsonl"), "--log-requests", "all")
     with process(tmp_path, *flags) as running:
         url = running.url.replace("0.0.0.0", "127.0.0.1")
-        with connected(url) as nobody, connected(url, key) as admin:
-            wait_until(lambda: nobody.get("/readyz").status_code == 200)
-            assert nobody.get("/v1/cascades").status_code == 401
+        with connected(url) as anonymous, connected(url, key) as admin:
+            wait_until(lambda: anonymous.get("/readyz").status_code == 200)
+            assert anonymous.get("/v1/cascades").status_code == 401
             assert admin.post("/v1/cascades", json=SPEC).status_code == 201
             assert stopwise("keys", "revoke", id_).returncode == 0
             wait_until(lambda: admin.get("/v1/cascades").status_code == 401)
@@ -142,7 +144,7 @@ def test_with_keys_it_listens_to_everybody(stopwise: Run, tmp_path: Path) -> Non
     assert secret not in running.printed
 
 
-def test_it_does_not_listen_to_everybody_without_a_valid_key(stopwise: Run, tmp_path: Path) -> None:
+def test_a_public_host_requires_a_valid_key(stopwise: Run, tmp_path: Path) -> None:
     stopwise("keys", "add", "--name", "guest", "--expires", "1m")
     file = tmp_path / "keys.jsonl"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"expires": 1.0}) + "\n")
@@ -152,31 +154,31 @@ def test_it_does_not_listen_to_everybody_without_a_valid_key(stopwise: Run, tmp_
             done = stopwise("serve", "--host", host, *keys)
             assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
             assert "stopwise keys add" in done.stderr
-            assert not keys or f"{keys[1]} has no key that is valid" in done.stderr
+            assert not keys or f"{keys[1]} has no valid key" in done.stderr
 
 
-def test_what_cannot_be_served_is_a_sentence(stopwise: Run, tmp_path: Path) -> None:
+def test_a_failed_start_prints_one_line(stopwise: Run, tmp_path: Path) -> None:
     notes = "my notes, and not a database\n" * 20
     (tmp_path / "notes.db").write_text(notes)
     postgres = "postgresql://me:hush@127.0.0.1:1/x"
     with socket.create_server(("127.0.0.1", 0)) as taken, served(tmp_path):
         port = str(taken.getsockname()[1])
-        for code, words, variables, named in (
+        for code, options, variables, message in (
             (1, ("--port", port), {}, f"port {port}"),
             (1, ("--port", "0", "--store", "no/such/log.db"), {}, "no/such/log.db"),
             (1, ("--port", "0", "--store", postgres), {}, "127.0.0.1"),
             (1, ("--port", "0", "--store", "notes.db"), {}, "notes.db"),
             (1, ("--port", "0", "--store", "log.db"), {}, "another process serves"),
-            (2, ("--port", "many"), {}, "--port is 'many'"),
+            (2, ("--port", "many"), {}, "--port must be a whole number, got 'many'"),
             (2, (), {"STOPWISE_MAX_BATHC": "5"}, "did you mean 'max_batch'?"),
             (2, (), {"STOPWISE_CONFIG": "nowhere.toml"}, "nowhere.toml"),
             (2, ("--keys", "nowhere.jsonl"), {}, "nowhere.jsonl"),
             (2, ("--host", "no such host"), {}, "no such host"),
         ):
-            done = stopwise("serve", *words, **variables)
+            done = stopwise("serve", *options, **variables)
             assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), done.stderr
             assert done.stderr.startswith("stopwise: ")
-            assert named in done.stderr
+            assert message in done.stderr
             assert "hush" not in done.stderr
     assert (tmp_path / "notes.db").read_text() == notes
 

@@ -37,7 +37,7 @@ def test_the_example_is_a_configuration(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[service]\nprot = 1\n[[cascade]]", "service.prot is not a setting: did you mean 'port'?"),
+        ("[service]\nprot = 1\n[[cascade]]", "service.prot: unknown setting; did you mean 'port'?"),
         ("", "cascade is missing"),
         ("cascade = []", "cascade must be an array"),
         ('[[cascade]]\nname = "Big"', "cascade[0].name must be a name like"),

@@ -1,4 +1,4 @@
-"""``stopwise keys``: the API keys of a service."""
+"""``stopwise keys``: manage the API keys of a service."""
 
 import re
 import time
@@ -10,15 +10,15 @@ import typer
 
 from stopwise.errors import InvalidParameterError
 
-HELP = "The file with the keys; it holds only a hash of each."
+HELP = "Key file. It stores only a hash of each key."
 File: TypeAlias = Annotated[
     Path, typer.Option("--keys", metavar="FILE", envvar="STOPWISE_KEYS", help=HELP)
 ]
 SCOPES = (
-    "read: read everything, as every key may. decide: open rounds. observe: report outputs and "
-    "labels. admin: everything. May be repeated."
+    "read: read everything, which every key may. decide: open rounds. observe: report outputs and "
+    "labels. admin: everything. Repeatable."
 )
-CASCADES = "Only for this cascade. May be repeated."
+CASCADES = "Restrict the key to this cascade. Repeatable."
 UNITS = {"m": 60, "h": 3600, "d": 86_400}
 
 keys = typer.Typer(no_args_is_help=True)
@@ -28,21 +28,22 @@ keys = typer.Typer(no_args_is_help=True)
 def keys_() -> None:
     """Add, list and revoke the API keys of a service.
 
-    A service with a file of keys needs one in every request:
+    A service with a key file requires a key in every request:
 
         stopwise keys add --name triage --scope decide --scope observe
 
         stopwise serve --keys keys.jsonl
 
-    It sees a change within a second or two. To replace a key, add another, give it to whoever uses
-    the first, and revoke the first.
+    A running service reloads the file within two seconds of a change. To rotate a key, add a new
+    one, switch its users over, and revoke the old one.
     """
 
 
 @keys.command()
 def add(
     name: Annotated[
-        str, typer.Option(metavar="TEXT", help="Who or what uses the key.", show_default=False)
+        str,
+        typer.Option(metavar="TEXT", help="User or program of the key.", show_default=False),
     ],
     scope: Annotated[
         list[str] | None,
@@ -54,18 +55,17 @@ def add(
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(metavar="N", help="Most requests per second; more are refused."),
+        typer.Option(metavar="N", help="Maximum requests per second; others get 429."),
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(metavar="90d", help="Valid for so many days (d), hours (h) or minutes (m)."),
+        typer.Option(metavar="90d", help="Lifetime in days (d), hours (h) or minutes (m)."),
     ] = None,
     file: File = Path("keys.jsonl"),
 ) -> None:
-    """Add a key and print it. It is shown only once: the file holds only its hash.
+    """Create a key and print it. It cannot be shown again: the file stores only its hash.
 
-    Programs send it to the service with every request, in the header
-    "Authorization: Bearer sw_…".
+    Programs send it in the header "Authorization: Bearer sw_…" of every request.
 
         stopwise keys add --name laptop --scope admin --expires 90d
 
@@ -73,16 +73,15 @@ def add(
     """
     from stopwise.service.http.keys import add_key
 
-    until = None if expires is None else time.time() + _seconds(expires)
-    key, text = add_key(file, name, scope or ["read"], until, rate=rate, cascades=cascade or [])
-    typer.echo(text)
-    words = f"This is the only time it is shown. Its id is {key.id}; {file} has its hash."
-    typer.echo(words, err=True)
+    expiry = None if expires is None else time.time() + _seconds(expires)
+    key, secret = add_key(file, name, scope or ["read"], expiry, rate=rate, cascades=cascade or [])
+    typer.echo(secret)
+    typer.echo(f"Save it now, it cannot be shown again. Key id: {key.id} (in {file}).", err=True)
 
 
 @keys.command("list")
 def list_(file: File = Path("keys.jsonl")) -> None:
-    """List the keys, without their secrets."""
+    """List the keys without their secrets."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -93,22 +92,23 @@ def list_(file: File = Path("keys.jsonl")) -> None:
     headings = ("id", "name", "scopes", "cascades", "rate", "created", "expires")
     table = Table(*headings, box=box.SIMPLE_HEAD, pad_edge=False)
     for key in read_keys(file):
-        lists = (", ".join(key.scopes), ", ".join(key.cascades) or "all")
+        scopes = ", ".join(key.scopes)
+        cascades = ", ".join(key.cascades) or "all"
         rate = "no limit" if key.rate is None else f"{key.rate:g}/s"
-        until = _date(key.expires) + (" (expired)" if key.expired else "")
-        cells = (key.id, key.name, *lists, rate, _date(key.created), until)
-        table.add_row(*map(Text, cells))  # not as markup: a name may have [brackets]
+        expiry = _date(key.expires) + (" (expired)" if key.expired else "")
+        cells = (key.id, key.name, scopes, cascades, rate, _date(key.created), expiry)
+        table.add_row(*map(Text, cells))  # `Text`, because a name may have [brackets]
     Console().print(table if table.rows else Text(f"{file} has no keys."))
 
 
 @keys.command()
 def revoke(
     id_: Annotated[
-        str, typer.Argument(metavar="ID", help="The id, which 'stopwise keys list' shows.")
+        str, typer.Argument(metavar="ID", help="Id of the key, from 'stopwise keys list'.")
     ],
     file: File = Path("keys.jsonl"),
 ) -> None:
-    """Revoke a key. A running service refuses it within a second or two."""
+    """Revoke a key. A running service rejects it within two seconds."""
     from stopwise.service.http.keys import revoke_key
 
     key = revoke_key(file, id_)
@@ -116,11 +116,12 @@ def revoke(
 
 
 def _seconds(text: str) -> int:
-    found = re.fullmatch(r"([1-9]\d{0,5})([mhd])", text.strip())
-    if found is None:
-        words = "must be a number of days, hours or minutes, such as 90d"
-        raise InvalidParameterError(f"--expires is {text!r}: {words}")
-    return int(found[1]) * UNITS[found[2]]
+    match = re.fullmatch(r"([1-9]\d{0,5})([mhd])", text.strip())
+    if match is None:
+        raise InvalidParameterError(
+            f"--expires must be a number of days, hours or minutes such as 90d, got {text!r}"
+        )
+    return int(match[1]) * UNITS[match[2]]
 
 
 def _date(seconds: float | None) -> str:

@@ -1,4 +1,4 @@
-"""``stopwise serve``: decisions over HTTP."""
+"""``stopwise serve``: run the service."""
 
 import inspect
 import os
@@ -13,24 +13,25 @@ PANELS = {"max_": "Limits", "log_": "Log (on stderr)"}
 
 
 def serve(config: Path | None = None, **flags: str | None) -> None:
-    """Decide over HTTP, for programs in any language.
+    """Serve decisions over HTTP, to programs in any language.
 
-    Keeps every cascade, round and output in one file, and continues from there when it starts
-    again. Listens on this machine alone:
+    All data is in one store, by default the file stopwise.db; a restart continues from there. By
+    default, only programs on this machine can connect:
 
         stopwise serve
 
         curl http://127.0.0.1:8350/healthz
 
-    A dashboard is at http://127.0.0.1:8350. To let others reach it, add keys:
+    The dashboard is at http://127.0.0.1:8350. To accept connections from other machines, create an
+    API key:
 
         stopwise keys add --name triage --scope decide --scope observe
 
         stopwise serve --host 0.0.0.0 --keys keys.jsonl
 
-    Every option can also be set in the environment (STOPWISE_PORT for --port) or in a file (port =
-    8350); an option wins over the environment, and that over the file. Stop it with Ctrl-C or
-    SIGTERM: requests in flight are finished first.
+    Every option can also be set in the environment (STOPWISE_PORT for --port) or in a TOML file
+    (port = 8350). Options override the environment, which overrides the file. Ctrl-C or SIGTERM
+    stops the service after it has finished the requests in flight.
     """
     from stopwise.service.serve import serve as run
 
@@ -43,19 +44,24 @@ def _parameter(name: str, kind: Any, **option: Any) -> inspect.Parameter:
     return inspect.Parameter(name, keyword, default=None, annotation=annotation)
 
 
-def _flag(row: Setting) -> inspect.Parameter:
-    """Return the option of a setting: text, so that every source gives the same messages."""
-    metavar = "|".join(row.choices) or {int: "N", float: "SECONDS"}.get(row.kind, "TEXT")
-    default = "" if row.default is None else f" Default: {row.default}."
-    panel, words = PANELS.get(row.name[:4], "Options"), row.help.replace("`", "") + default
-    return _parameter(row.name, str, metavar=metavar, help=words, rich_help_panel=panel)
+def _option(setting: Setting) -> inspect.Parameter:
+    """Return the option of a setting.
+
+    Its type is text, so that invalid values get the same message from every source.
+    """
+    metavar = "|".join(setting.choices) or {int: "N", float: "SECONDS"}.get(setting.kind, "TEXT")
+    text = setting.help.replace("`", "")
+    if setting.default is not None:
+        text += f" Default: {setting.default}."
+    panel = PANELS.get(setting.name[:4], "Options")
+    return _parameter(setting.name, str, metavar=metavar, help=text, rich_help_panel=panel)
 
 
-# One flag for each row of the table of settings, which is the only place that lists them.
-_CONFIG = "Settings in TOML, with the names of the options: max_body = 2000000."
+# The options are generated from `SETTINGS`, the only place that lists them.
+_CONFIG = "TOML file with settings, named like the options: max_body = 2000000."
 _parameters = [
     _parameter("config", Path, metavar="FILE", envvar="STOPWISE_CONFIG", help=_CONFIG),
-    *map(_flag, SETTINGS.values()),
+    *map(_option, SETTINGS.values()),
 ]
 serve.__signature__ = inspect.Signature(_parameters)  # pyright: ignore[reportFunctionMemberAccess] (any function may have one)
-serve.__annotations__ = {one.name: one.annotation for one in _parameters}
+serve.__annotations__ = {parameter.name: parameter.annotation for parameter in _parameters}

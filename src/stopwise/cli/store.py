@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     from stopwise.service.persistence.stores.base import EventStore
 
 T = TypeVar("T")
-STORE = "An SQLite file, or postgresql://user@host/database (password in PGPASSWORD)."
-Where: TypeAlias = Annotated[
+STORE = "SQLite file, or postgresql://user@host/database (password in PGPASSWORD)."
+Address: TypeAlias = Annotated[
     str, typer.Argument(metavar="STORE", envvar="STOPWISE_STORE", help=STORE, show_envvar=True)
 ]
 Cascade: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Which cascade; not needed if there is only one.")
+    str | None,
+    typer.Option(metavar="NAME", help="Cascade; optional if there is only one."),
 ]
-SAVE = "Save the policy of the cascade to this file, for stopwise.load."
-OUT = "Needed: the file to write, .parquet, .csv or .jsonl."
-CONTEXTS = "plain: write the contexts; none: leave them out, as they may be personal."
-DEFAULT = "stopwise.db"  # as in the settings of the service
+SAVE = "Save the cascade's policy to this file, for stopwise.load."
+OUT = "Output file, .parquet, .csv or .jsonl. Required."
+CONTEXTS = "plain: write the contexts. none: omit them, because they may be personal data."
+DEFAULT = "stopwise.db"  # the default of the setting `store`
 
 store = typer.Typer(no_args_is_help=True)
 
@@ -37,84 +38,87 @@ store = typer.Typer(no_args_is_help=True)
 def store_() -> None:
     """Read, check, export and compact the event log of a service.
 
-    All data of a service is in its log: a file, stopwise.db, or a PostgreSQL database. Every
-    command works while the service is running.
+    The event log contains all data of a service. It is the file stopwise.db or a PostgreSQL
+    database. All commands work while the service is running.
 
         stopwise store verify
 
         stopwise store export --cascade triage --out triage.parquet
 
-    Exit codes: 0 for success, 1 for damage or failure, 2 if the command is wrong.
+    Exit codes: 0 success, 1 damaged log or failure, 2 usage error.
     """
 
 
 @store.command()
 def verify(
-    store: Where = DEFAULT,
+    store: Address = DEFAULT,
     cascade: Cascade = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help=SAVE)] = None,
 ) -> None:
-    """Check that a log is what was written, and show what it holds.
+    """Verify a log and summarise its contents.
 
-    No event may have changed, be missing, or contradict those before it; every decision is computed
-    again; every snapshot must equal the state after the events up to it, bit for bit. The first
-    damage is reported, with exit code 1. The state hash is that of the service (GET /v1/state)
-    after the same event; equal hashes, equal states.
+    Checks that no event was changed, is missing or contradicts an earlier event, recomputes every
+    decision, and compares every snapshot bit for bit with the state after its last event. The
+    first error is reported with exit code 1. The state hash equals that of the service
+    (GET /v1/state) after the same event.
 
         stopwise store verify stopwise.db
 
         stopwise store verify --cascade triage --save triage.stopwise
 
-    The saved policy decides and learns as that of the service: stopwise.load("triage.stopwise").
+    The saved policy continues exactly where the service is: stopwise.load("triage.stopwise").
     """
     from stopwise.files import private_file
-    from stopwise.service.tools.log_reader import chosen
+    from stopwise.service.tools.log_reader import select_cascade
     from stopwise.service.tools.verification import verify as run
 
     if cascade is not None and save is None:
-        raise typer.BadParameter("name a file with --save", param_hint="--cascade")
-    found = _with(store, run)
+        raise typer.BadParameter("requires --save FILE", param_hint="--cascade")
+    verified = _run_on_store(store, run)
     if save is not None:
         with private_file(save) as path:
-            chosen(found.state, cascade).policy.save(path)
-    if not found.end:
+            select_cascade(verified.state, cascade).policy.save(path)
+    if not verified.end:
         typer.echo("The log is empty.")
         return
-    held = found.end - found.first + 1
-    holds = f"events {found.first:,} to {found.end:,}" if held else "a snapshot, and no events"
-    lines = [f"The log is complete: {holds}.{_compacted(found.first)}"]
-    if found.times:
-        lines.append(f"Written: {' to '.join(map(_time, found.times))}.")
-    if held > found.applied:
-        lines.append(
-            f"{plural(held - found.applied, 'event')} before the first snapshot: only read."
-        )
+    events = verified.end - verified.first + 1
+    if events:
+        contents = f"events {verified.first:,} to {verified.end:,}"
+    else:
+        contents = "a snapshot and no events"
+    lines = [f"The log is complete: {contents}.{_compacted(verified.first)}"]
+    if verified.times:
+        lines.append(f"Written: {' to '.join(map(_time, verified.times))}.")
+    if events > verified.applied:
+        skipped = plural(events - verified.applied, "event")
+        lines.append(f"{skipped} before the first snapshot: decoded but not applied.")
     notes = {
-        "equal": "equal to the state after the events up to it, bit for bit",
-        "not compared": "of another version, or older than the first event; not compared",
+        "equal": "identical to the state after its last event",
+        "not compared": "not compared (another version, or older than the first event)",
     }
-    lines += [f"Snapshot at event {at:,}: {notes[one]}." for at, one in found.snapshots.items()]
-    lines += [
-        f"{name}: {plural(n, 'decision')} would differ here. This is no damage: another version of "
-        "Stopwise decided, and the recorded decisions count."
-        for name, n in found.divergences.items()
-    ]
-    _print(*lines, f"State hash: {found.hash}", *_cascades(found.state))
+    for position, comparison in verified.snapshots.items():
+        lines.append(f"Snapshot at event {position:,}: {notes[comparison]}.")
+    for name, n in verified.divergences.items():
+        lines.append(
+            f"{name}: this version would make {plural(n, 'decision')} differently. This is not "
+            "damage: another version of Stopwise decided, and the recorded decisions count."
+        )
+    _print(*lines, f"State hash: {verified.hash}", *_cascades(verified.state))
     if save is not None:
         _print("", f"Wrote the policy to {save}.")
 
 
 @store.command()
 def export(
-    store: Where = DEFAULT,
+    store: Address = DEFAULT,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help=OUT)] = None,
     cascade: Cascade = None,
     contexts: Annotated[Literal["plain", "none"], typer.Option(help=CONTEXTS)] = "plain",
 ) -> None:
-    r"""Write the rounds of a cascade as a log that other commands read.
+    r"""Export the rounds of a cascade as a log for other commands.
 
-    One row per round, in the order in which they were learned: context, outputs, where it stopped,
-    and the label if there is one. Only you can read the file. Of a damaged log nothing is written.
+    The log has one row per round, in learning order, with its context, outputs, stop and label.
+    Only you can read the file. If the event log is damaged, nothing is written.
 
         stopwise store export --cascade triage --out triage.parquet
 
@@ -124,74 +128,82 @@ def export(
     from stopwise.service.tools.export import export_rounds
 
     if out is None:
-        raise typer.BadParameter("name a file, as in --out rounds.parquet", param_hint="--out")
-    done = _with(store, lambda log, p: export_rounds(log, out, cascade, contexts, p))
-    n = done.counts
+        raise typer.BadParameter("missing; for example --out rounds.parquet", param_hint="--out")
+    exported = _run_on_store(
+        store, lambda log, progress: export_rounds(log, out, cascade, contexts, progress)
+    )
+    n = exported.counts
     _print(
         f"Wrote {out}: {plural(n['written'], 'round')}; {n['labelled']:,} with labels, "
-        f"{n['failed']:,} that ended early, {n['complete']:,} with the outputs of all arms.",
-        f"Left out: {n['open']:,} open, {n['expired']:,} expired, {n['lost']:,} that began before "
-        "the first event.",
+        f"{n['failed']:,} ended early, {n['complete']:,} with the outputs of all arms.",
+        f"Skipped: {n['open']:,} open, {n['expired']:,} expired, {n['lost']:,} opened before the "
+        "first event.",
     )
-    if done.as_json:
-        _print("Outputs are written as JSON in text: they are not all text or all numbers.")
+    if exported.as_json:
+        _print("Outputs are written as JSON text, because their types differ.")
     if n["complete"] >= LEAST_ROWS:
-        costs = ",".join(f"{cost:.6g}" for cost in done.costs)
-        none = ["--context", ""] if done.bare else []
-        _print(f"Next: {shlex.join(['stopwise', 'diagnose', str(out), '--costs', costs, *none])}")
+        costs = ",".join(f"{cost:.6g}" for cost in exported.costs)
+        command = ["stopwise", "diagnose", str(out), "--costs", costs]
+        if exported.without_context:
+            command += ["--context", ""]
+        _print(f"Next: {shlex.join(command)}")
     else:
-        few = f"Too few for stopwise diagnose, which needs {LEAST_ROWS} with all outputs"
-        _print(f"{few}; explore in the policy gives some.")
+        _print(
+            f"Too few rounds for stopwise diagnose, which requires {LEAST_ROWS} with the outputs "
+            "of all arms; the policy parameter explore collects some."
+        )
 
 
 @store.command()
 def compact(
-    store: Where = DEFAULT,
+    store: Address = DEFAULT,
     keep_days: Annotated[
         float, typer.Option(metavar="N", min=0, help="Keep the events of the last N days.")
     ] = 30.0,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Delete old events; the state stays, in a snapshot.
+    """Delete old events; a snapshot preserves the state.
 
-    The complete log is checked first. Rounds opened in those events can no longer be looked up or
-    labelled, and their contexts are gone from the log; nothing else changes. Make a backup first.
+    Verifies the complete log first. Afterwards, rounds opened in the deleted events can no longer
+    be looked up or labelled, and their contexts are gone. Nothing else changes. Make a backup
+    first.
 
         stopwise store compact stopwise.db --keep-days 90
     """
     from stopwise.service.tools.compaction import compact as run
     from stopwise.service.tools.compaction import plan
 
-    planned = _with(store, lambda log, progress: plan(log, keep_days, progress=progress))
+    planned = _run_on_store(store, lambda log, progress: plan(log, keep_days, progress=progress))
     if not planned.events:
-        _print(f"No event is older than {keep_days:g} days: nothing to delete.")
+        _print(f"Nothing to delete: no event is older than {keep_days:g} days.")
         return
     events = plural(planned.events, "event")
     _print(
-        f"{events}, written until {_time(planned.until)}, would be deleted.",
-        "Rounds opened in them could no longer be looked up or labelled, and their contexts",
-        "would be gone from the log; those still open could be reported on.",
-        "The state could be rebuilt from the snapshot only: make a backup first if that matters.",
+        f"This deletes {events}, written until {_time(planned.until)}.",
+        "Rounds opened in them can then no longer be looked up or labelled, and their contexts",
+        "are gone from the log. Outputs of open rounds can still be reported.",
+        "The state can then be restored only from the snapshot; make a backup first.",
     )
     if planned.verified.divergences:
-        _print("This version decides differently (see stopwise store verify): use the one in use.")
+        _print(
+            "This version of Stopwise decides differently from the one that wrote the log (see "
+            "stopwise store verify); compact with the version of the service."
+        )
     if not yes:
         if not sys.stdin.isatty():
-            raise typer.BadParameter("there is no terminal to ask; add --yes", param_hint="--yes")
+            raise typer.BadParameter("required without a terminal", param_hint="--yes")
         typer.confirm("Delete them?", abort=True)
-    at = _with(store, lambda log, progress: run(log, planned, progress))
-    _print(
-        f"Deleted {plural(planned.events, 'event')}. The snapshot at event {at:,} has the state."
-    )
+    position = _run_on_store(store, lambda log, progress: run(log, planned, progress))
+    _print(f"Deleted {events}. The state is in the snapshot at event {position:,}.")
 
 
-def _with(where: str, work: "Callable[[EventStore, Progress], Awaitable[T]]") -> T:
-    """Do something with the log at an address, and show progress."""
+def _run_on_store(address: str, work: "Callable[[EventStore, Progress], Awaitable[T]]") -> T:
+    """Open a store, run work on it and show its progress."""
     from stopwise.cli.progress import show_progress
     from stopwise.service.persistence.stores.opening import open_existing_store
 
     async def run(progress: "Progress") -> T:
-        async with open_existing_store(where) as store:
+        async with open_existing_store(address) as store:
             return await work(store, progress)
 
     with show_progress() as progress:
@@ -203,7 +215,7 @@ def _compacted(first: int) -> str:
 
 
 def _cascades(state: "State") -> list[str]:
-    """Return what each cascade has decided and learned, as text."""
+    """Return a summary of each cascade, as lines."""
     lines: list[str] = []
     for cascade in state.order:
         view, arms = cascade.view(), cascade.arms.names

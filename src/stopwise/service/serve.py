@@ -1,4 +1,4 @@
-"""Run a service as a process: listen, drain, stop without losing requests in flight."""
+"""Run the service as a process: listen, drain and stop gracefully."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from stopwise.errors import InvalidParameterError, MissingPackageError, StopwiseError
 from stopwise.service.http.keys import Keys
 from stopwise.service.server_log import LOG, start_server_log
-from stopwise.service.settings import Settings, shown_store
+from stopwise.service.settings import Settings, redacted_store
 from stopwise.version import __version__
 
 if TYPE_CHECKING:
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from stopwise.service.service import Service
 
 PACKAGES = ("granian", "jinja2", "prometheus_client")
-# Milliseconds for the head of a request, and for an idle connection: longer than pools of clients
-# keep theirs (mostly 5 to 60 s), so that no request is sent into a connection that is being closed.
+# Milliseconds for the head of a request, and for an idle connection. Client pools close idle
+# connections after 5 to 60 s, so the client closes first and no request meets a closing connection.
 HEAD_TIMEOUT = 75_000
-LAST_ANSWERS = 1.0  # seconds to send the answers of requests that were in flight at the end
-HEAD_BUFFER = 32_768  # bytes; with max_connections it bounds the memory that strangers can use
+LAST_RESPONSES = 1.0  # seconds to send the responses to cancelled requests
+# Bytes. With max_connections, it bounds the memory of unauthenticated connections.
+HEAD_BUFFER = 32_768
 
 
 def serve(
@@ -37,10 +38,10 @@ def serve(
     report: Callable[[str], object],
     app: "Callable[[Service, Settings], App] | None" = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; report where it listens. ``app`` is an `App` with more routes.
+    """Serve until SIGTERM or SIGINT; report the URL. ``app`` makes an `App` with more routes.
 
-    It raises `InvalidParameterError` (a host that others can reach, and no keys), `StoreError` or
-    `CorruptLogError` (the log), `OSError` (the port).
+    Raises `InvalidParameterError` if other machines can connect and there are no keys, `StoreError`
+    or `CorruptLogError` if the log cannot be used, and `OSError` if the port is taken.
     """
     check_keys(settings)
     for name in PACKAGES:
@@ -49,51 +50,58 @@ def serve(
     if settings.traces is not None and find_spec("opentelemetry") is None:
         raise MissingPackageError.of("tracing", "opentelemetry-sdk", "otel")
     start_server_log(settings.log_level)
-    before = os.umask(0o077)  # only their owner can read the files: a log holds contexts
+    old_umask = os.umask(0o077)  # only the owner can read new files: a log contains contexts
     try:
         address = free_address(settings)
         try:
-            from uvloop import run  # where there is one
+            from uvloop import run  # not available on Windows
         except ImportError:
             from asyncio import run
         run(_serve(settings, address, report, app))
     finally:
-        os.umask(before)
+        os.umask(old_umask)
 
 
 def check_keys(settings: Settings) -> None:
-    """Refuse to let anybody in from elsewhere without a key."""
+    """Reject a host that other machines can reach, unless there is a valid key."""
     keys = None if settings.keys is None else Keys(settings.keys)
-    own = all(ip_address(place[4][0]).is_loopback for place in _places(settings.host, 0))
-    if own or (keys is not None and keys.count()):
+    addresses = [info[4][0] for info in _resolve(settings.host, 0)]
+    if all(ip_address(address).is_loopback for address in addresses):
         return
-    fault = "without a key" if keys is None else f"and {settings.keys} has no key that is valid"
-    raise InvalidParameterError(
-        f"others can reach {settings.host} {fault}: create one with 'stopwise keys add', then use "
-        "--keys FILE (or listen on 127.0.0.1)"
-    )
+    if keys is None:
+        raise InvalidParameterError(
+            f"host {settings.host} accepts connections from other machines, which requires API "
+            "keys; create one with 'stopwise keys add' and pass --keys FILE, or use --host "
+            "127.0.0.1"
+        )
+    if not keys.count():
+        raise InvalidParameterError(
+            f"host {settings.host} accepts connections from other machines, but {settings.keys} "
+            f"has no valid key; create one with 'stopwise keys add --keys {settings.keys}'"
+        )
 
 
-def _places(host: str, port: int) -> list[Any]:
+def _resolve(host: str, port: int) -> list[Any]:
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        raise InvalidParameterError(f"host is {host!r}: no address is known for it") from error
+        raise InvalidParameterError(f"cannot resolve host {host!r}") from error
 
 
 def free_address(settings: Settings) -> tuple[str, int]:
-    """Return the address and port to listen on, or raise `OSError`: the port is not free."""
-    family, kind, protocol, _, address = _places(settings.host, settings.port)[0]
+    """Return the address and port to listen on; raise `OSError` if the port is taken."""
+    family, kind, protocol, _, address = _resolve(settings.host, settings.port)[0]
     with socket.socket(family, kind, protocol) as probe:
-        if sys.platform != "win32":  # there it would let two listen on one port
+        if sys.platform != "win32":  # on Windows, it lets two processes share a port
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(address)
-            probe.listen(1)  # another server may be bound to it and let others bind, too
+            probe.listen(1)  # `bind` alone succeeds if the other server allows sharing
         except OSError as error:
             raise OSError(
                 f"cannot listen on {settings.host}, port {settings.port}: "
-                f"{(error.strerror or str(error)).lower()} (another port: --port, STOPWISE_PORT)"
+                f"{(error.strerror or str(error)).lower()}; choose another port with --port or "
+                "STOPWISE_PORT"
             ) from error
         return probe.getsockname()[:2]
 
@@ -109,37 +117,42 @@ async def _serve(
 
     service = Service(open_store(settings.store), settings)
     app = (make_app or app_with_dashboard)(service, settings)
-    asked = asyncio.Event()
+    stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (SIGTERM, SIGINT):
         with suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt
-            loop.add_signal_handler(number, asked.set)
+            loop.add_signal_handler(number, stop_requested.set)
     keys = app.access.keys
     if keys is not None and sys.platform != "win32":
         loop.add_signal_handler(Signals.SIGHUP, keys.reload)
 
     def listening(url: str) -> None:
-        needs, count = ("no key", None) if keys is None else ("a key", keys.count())
-        report(f"Stopwise listens on {url} ({needs} is needed); Ctrl-C stops it.")
-        fields = {"url": url, "keys": count, "store": shown_store(settings.store)}
-        LOG.info("listens", extra=fields | {"version": __version__})
+        required = "no API key required" if keys is None else "API key required"
+        report(f"Listening on {url} ({required}). Press Ctrl-C to stop.")
+        fields = {
+            "url": url,
+            "keys": None if keys is None else keys.count(),
+            "store": redacted_store(settings.store),
+            "version": __version__,
+        }
+        LOG.info("listening", extra=fields)
 
-    await run_service(service, address, asked, listening, app)
+    await run_service(service, address, stop_requested, listening, app)
     LOG.info("stopped", extra={"position": service.state.position})
 
 
 async def run_service(
     service: "Service",
     address: tuple[str, int],
-    asked: asyncio.Event,
+    stop_requested: asyncio.Event,
     listening: Callable[[str], object],
     app: "App | None" = None,
 ) -> None:
-    """Serve until ``asked`` is set, or until the service cannot go on.
+    """Serve until ``stop_requested`` is set or a fatal error occurs.
 
-    Once asked, `/readyz` fails at once, while requests are answered for ``drain`` seconds more or
-    until asked again; then the listener closes, requests in flight are finished, and a snapshot
-    is written.
+    After the request to stop, `/readyz` fails at once and other requests are served for ``drain``
+    seconds more, or until the second request to stop. Then the listener closes, requests in
+    flight finish, and a snapshot is written.
     """
     app = app or app_with_dashboard(service, service.settings)
     try:
@@ -157,23 +170,24 @@ async def run_service(
             host = service.settings.host
             listening(f"{scheme}://{f'[{host}]' if ':' in host else host}:{address[1]}")
             starting = asyncio.create_task(_started(app, service))
-            asking = asyncio.create_task(asked.wait())
-            ends = {service.failed, asking, serving}
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            stopping = asyncio.create_task(stop_requested.wait())
+            await asyncio.wait(
+                {service.failed, stopping, serving}, return_when=asyncio.FIRST_COMPLETED
+            )
             service.draining = True
-            as_asked = asked.is_set()
+            requested = stop_requested.is_set()
             drain = service.settings.drain
-            if as_asked and drain:
+            if requested and drain:
                 LOG.info("draining", extra={"seconds": drain})
-                asked.clear()
+                stop_requested.clear()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(asked.wait(), drain)
-            asking.cancel()
+                    await asyncio.wait_for(stop_requested.wait(), drain)
+            stopping.cancel()
         finally:
             server.stop()
             await asyncio.wait([serving], timeout=service.settings.stop_timeout)
-            await app.abort()  # before anything closes that requests in flight use
-            await asyncio.wait([serving], timeout=LAST_ANSWERS)
+            await app.abort()  # first, because requests in flight use what is closed next
+            await asyncio.wait([serving], timeout=LAST_RESPONSES)
             await app.stopped()
     finally:
         if starting is not None:
@@ -185,14 +199,14 @@ async def run_service(
         error = service.failed.result()
         if isinstance(error, StopwiseError):
             raise error
-        raise StopwiseError(f"a defect has ended the service; its log has the details: {error!r}")
-    if not as_asked:
+        raise StopwiseError(f"fatal internal error; see the server log: {error!r}")
+    if not requested:
         serving.result()
-        raise StopwiseError("the HTTP server has ended by itself; its log may have the reason")
+        raise StopwiseError("the HTTP server stopped unexpectedly; see the server log")
 
 
 def app_with_dashboard(service: "Service", settings: Settings) -> "App":
-    """Return the application of a service: the API and the dashboard."""
+    """Return the API and the dashboard of a service."""
     from stopwise.service.dashboard.pages import Pages
     from stopwise.service.http.app import App
 
@@ -224,7 +238,7 @@ def _server(settings: Settings, address: tuple[str, int], app: "App") -> "Server
         interface=Interfaces.RSGI if pause is None else Interfaces.ASGINL,
         http=HTTPModes.http1,
         websockets=False,
-        backlog=2048,  # connections that the system holds until they are accepted
+        backlog=2048,  # connections waiting to be accepted
         backpressure=settings.max_connections,
         http1_settings=HTTP1Settings(header_read_timeout=HEAD_TIMEOUT, max_buffer_size=HEAD_BUFFER),
         log_enabled=False,  # start_server_log has configured its logger
@@ -235,7 +249,7 @@ def _server(settings: Settings, address: tuple[str, int], app: "App") -> "Server
 
 
 async def _accepting(address: tuple[str, int], serving: "asyncio.Task[Any]") -> None:
-    """Wait until connections are accepted."""
+    """Wait until the server accepts connections."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address[0], address[0])
     while not serving.done():
         with suppress(OSError):
@@ -243,4 +257,4 @@ async def _accepting(address: tuple[str, int], serving: "asyncio.Task[Any]") -> 
             writer.close()
             return
         await asyncio.sleep(0.01)
-    await serving  # raises why it could not start
+    await serving  # raises the error that kept it from starting

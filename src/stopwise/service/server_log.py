@@ -1,7 +1,6 @@
-"""The server log: structured lines on stderr, through `logging`; not the log of events.
+"""The server log: one JSON object per line on stderr.
 
-Whatever is logged with ``extra=`` becomes fields of a line. No line has a key, only its id, and
-none a body or a context.
+``extra=`` adds fields to a line. Lines never contain API keys (only their ids), bodies or contexts.
 """
 
 import logging
@@ -12,29 +11,32 @@ from typing import TextIO
 import msgspec
 
 LOG = logging.getLogger("stopwise.service")
-# What every log record has; anything else is a field.
-_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "message", "taskName"}
+# Attributes of every log record; all others are fields.
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "message", "taskName"}
 
 
 def start_server_log(level: str, stream: TextIO | None = None) -> None:
-    """Send the log to stderr, from a level on; also warnings of libraries."""
+    """Log to stderr from a level on; libraries log only their warnings and errors."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(_Lines())
+    handler.setFormatter(_JsonFormatter())
     for logger in (LOG, *map(logging.getLogger, ("_granian", "granian.access", "opentelemetry"))):
         logger.handlers = [handler]
         logger.setLevel(level.upper() if logger is LOG else "WARNING")
         logger.propagate = False
 
 
-class _Lines(logging.Formatter):
-    """A JSON object on a line: time, level, what, then the fields."""
+class _JsonFormatter(logging.Formatter):
+    """Formats a record as a JSON object: time, level and message, then the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        when = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None)
-        time, what = f"{when.isoformat(timespec='milliseconds')}Z", record.getMessage()
-        first = {"time": time, "level": record.levelname.lower(), "what": what}
-        fields = {name: value for name, value in vars(record).items() if name not in _USUAL}
-        caught = record.exc_info
-        error = self.formatException(caught) if caught and caught[1] else ""
-        every = first | fields | first | ({"error": error} if error else {})  # none replaces these
-        return msgspec.json.encode(every, enc_hook=repr).decode()
+        time = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None)
+        reserved = {
+            "time": f"{time.isoformat(timespec='milliseconds')}Z",
+            "level": record.levelname.lower(),
+            "what": record.getMessage(),
+        }
+        fields = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        line = reserved | fields | reserved  # reserved names first, and they take precedence
+        if record.exc_info and record.exc_info[1]:
+            line["error"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line, enc_hook=repr).decode()

@@ -1,7 +1,6 @@
-"""The settings of a service: one table, from which all sources and their documentation come.
+"""Settings of the service, from a TOML file, the environment and command-line options.
 
-A setting is called ``port`` in a TOML file, ``STOPWISE_PORT`` in the environment, ``--port`` as a
-flag of ``stopwise serve``.
+The setting ``port`` is ``STOPWISE_PORT`` in the environment and ``--port`` on the command line.
 """
 
 import tomllib
@@ -18,7 +17,7 @@ from stopwise.service.validation import NO_NUL, explain
 from stopwise.text import closest, suggestion
 
 PREFIX = "STOPWISE_"
-# Variables that the program and clients read. They are not settings, however similar.
+# Variables with other uses, which must not be mistaken for misspelled settings.
 NOT_SETTINGS = frozenset({"config", "debug", "key", "url"})
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, pattern=NO_NUL)]
@@ -52,55 +51,57 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     traces: Text | None = None
 
     def __post_init__(self) -> None:
-        """Refuse settings that contradict each other."""
+        """Check settings that depend on each other."""
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise InvalidParameterError("tls_cert and tls_key belong together: set both, or none")
+            raise InvalidParameterError("set both tls_cert and tls_key, or neither")
         if not (self.traces or "http://").startswith(("http://", "https://")):
-            raise InvalidParameterError(f"traces is {self.traces!r}: write http://HOST:PORT")
+            raise InvalidParameterError(
+                f"traces must look like http://HOST:PORT, got {self.traces!r}"
+            )
 
 
 _HELP = {
-    "store": "Where the events are stored: the path of an SQLite file, or a `postgresql://` "
-    "address, which several replicas may share.",
-    "host": "Address to listen on. Anything but loopback needs `keys`.",
-    "port": "Port to listen on; 0 takes one that is free.",
-    "keys": "File of API keys, which `stopwise keys add` writes; without it, no key is needed.",
-    "tls_cert": "File with the TLS certificate and its chain (PEM). With it, and `tls_key`, the "
-    "service speaks HTTPS.",
+    "store": "Event store: the path of an SQLite file, or a `postgresql://` address, which several "
+    "replicas may share.",
+    "host": "Address to listen on. Any address other than loopback requires `keys`.",
+    "port": "Port to listen on; 0 chooses a free port.",
+    "keys": "File with API keys, created by `stopwise keys add`. Without it, no key is required.",
+    "tls_cert": "File with the TLS certificate and its chain (PEM). With `tls_key`, it enables "
+    "HTTPS.",
     "tls_key": "File with the private key of `tls_cert` (PEM).",
-    "max_connections": "Most connections at the same time; others wait until one is closed.",
-    "max_body": "Largest body of a request, in bytes; a larger one gets the error `too_large`.",
-    "max_batch": "Most contexts in one batch.",
-    "max_context": "Most numbers in the context of a cascade.",
-    "max_features": "Most features of a cascade. A decision takes time that grows with their "
-    "square; wide cascades run in a worker thread.",
-    "max_cascades": "Most cascades, the retired included.",
-    "max_tables": "Most memory, in megabytes, for the tables of all cascades: each pair of arms "
-    "needs tables whose size grows with the square of its number of features.",
-    "max_waiting": "Most requests that wait to be written; more get the error `too_many_requests`.",
-    "snapshot_every": "Least number of events between snapshots, or a quarter of the log if more.",
-    "follow_every": "Seconds between checks for events that other replicas wrote.",
-    "drain": "Seconds that the service goes on serving after SIGTERM while `/readyz` fails, so "
-    "that load balancers send no more.",
-    "stop_timeout": "Seconds that requests in flight have to finish when the service stops.",
-    "log_level": "Lowest level of what is logged on stderr.",
-    "log_requests": "Which requests are logged: `failed` are those answered with an error, except "
-    "`too_many_requests`, `unavailable` and `cascade_failed`, which come in floods and are "
-    "counted.",
-    "traces": "Address of an OTLP/HTTP collector, such as `http://127.0.0.1:4318`, that is sent "
-    "OpenTelemetry traces; without it, there are none.",
+    "max_connections": "Maximum concurrent connections; others wait until one is closed.",
+    "max_body": "Maximum size of a request body in bytes; beyond it, the error is `too_large`.",
+    "max_batch": "Maximum contexts in a batch.",
+    "max_context": "Maximum numbers in the context of a cascade.",
+    "max_features": "Maximum features of a cascade. The time of a decision grows with their "
+    "square; cascades with many features decide in a worker thread.",
+    "max_cascades": "Maximum number of cascades, including retired ones.",
+    "max_tables": "Maximum memory in megabytes for the tables of all cascades. The size of the "
+    "tables of each pair of arms grows with the square of its number of features.",
+    "max_waiting": "Maximum requests waiting to be written; beyond it, the error is "
+    "`too_many_requests`.",
+    "snapshot_every": "Minimum events between snapshots, or 25 % of the log if that is more.",
+    "follow_every": "Seconds between checks for events from other replicas.",
+    "drain": "Seconds for which the service still serves requests after SIGTERM while `/readyz` "
+    "fails, so that load balancers stop sending.",
+    "stop_timeout": "Seconds for requests in flight to finish when the service stops.",
+    "log_level": "Minimum level of log lines on stderr.",
+    "log_requests": "Requests to log. `failed` means errors except `too_many_requests`, "
+    "`unavailable` and `cascade_failed`, which come in floods and are counted instead.",
+    "traces": "Address of an OTLP/HTTP collector for OpenTelemetry traces, such as "
+    "`http://127.0.0.1:4318`. Without it, tracing is off.",
 }
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One row of the table."""
+    """The description of a setting."""
 
     name: str
-    help: str  # a sentence or two, with names in backticks
+    help: str  # Markdown, with names in backticks
     default: Any
-    type: Any  # that a value must have, without None
+    type: Any  # of its values, without None
     kind: Any  # str, int or float
-    choices: tuple[str, ...]  # if it is one of a few words
+    choices: tuple[str, ...]  # the values of a Literal, else empty
 
 
 def _setting(field: msgspec.structs.FieldInfo) -> Setting:
@@ -119,16 +120,16 @@ SETTINGS: Mapping[str, Setting] = {
 def load_settings(
     file: Path | None, environment: Mapping[str, str], flags: Mapping[str, object]
 ) -> Settings:
-    """Combine settings: flags win over the environment, over a TOML file, over the defaults.
+    """Combine settings: flags override the environment, which overrides the TOML file.
 
-    Empty variables and flags that are None count as not set. An unknown name or a value that is not
-    valid raises `InvalidParameterError`, whose message names the source.
+    Empty variables and flags that are None count as not set. An unknown name or an invalid value
+    raises `InvalidParameterError` with its source.
     """
     table: Mapping[str, Any] = {}
     if file is not None:
         try:
             table = tomllib.loads(file.read_text("utf-8"))
-        except (OSError, ValueError) as error:  # no such file, or not TOML
+        except (OSError, ValueError) as error:  # ValueError: not TOML
             raise InvalidParameterError(f"cannot read the settings in {file}: {error}") from error
     return combined_settings(table, f"{file}: ", environment, flags)
 
@@ -139,46 +140,53 @@ def combined_settings(
     environment: Mapping[str, str],
     flags: Mapping[str, object],
 ) -> Settings:
-    """Combine settings as `load_settings` does; ``source`` is what messages call the table."""
-    found: dict[str, Any] = {}
+    """Combine settings as `load_settings` does; error messages call the table ``source``."""
+    values: dict[str, Any] = {}
     for name, value in table.items():
-        found[name] = _checked(name, value, f"{source}{name}", strict=True)
+        values[name] = _checked(name, value, f"{source}{name}", strict=True)
     for variable, text in environment.items():
         name = variable.removeprefix(PREFIX).lower()
-        ours = variable.startswith(PREFIX) and variable.isupper()  # written in capitals
-        if not ours or not text or name in NOT_SETTINGS:
+        has_form = variable.startswith(PREFIX) and variable.isupper()
+        if not has_form or not text or name in NOT_SETTINGS:
             continue
-        # Only near misses are refused: container platforms set STOPWISE_SERVICE_HOST and more.
+        # Reject only near misses: container platforms set variables like STOPWISE_SERVICE_HOST.
         if closest(name, SETTINGS, 0.7):
-            found[name] = _checked(name, text, variable)
+            values[name] = _checked(name, text, variable)
     for name, value in flags.items():
         if value is not None:
-            found[name] = _checked(name, value, f"--{name.replace('_', '-')}")
-    return Settings(**found)
+            values[name] = _checked(name, value, f"--{name.replace('_', '-')}")
+    return Settings(**values)
 
 
 def _checked(name: str, value: Any, source: str, *, strict: bool = False) -> Any:
-    """Return a value of the right type; unless strict, text is converted."""
-    if (row := SETTINGS.get(name)) is None:
+    """Return a value of the setting's type; unless strict, text is converted."""
+    setting = SETTINGS.get(name)
+    if setting is None:
         hint = suggestion(name.lower().replace("-", "_"), SETTINGS)
-        raise InvalidParameterError(f"{source} is not a setting: {hint}")
-    if not strict and isinstance(value, str) and row.kind is not str:
+        raise InvalidParameterError(f"{source}: unknown setting; {hint}")
+    if not strict and isinstance(value, str) and setting.kind is not str:
         value = value.strip()
     try:
-        return msgspec.convert(value, row.type, strict=strict)
+        return msgspec.convert(value, setting.type, strict=strict)
     except msgspec.ValidationError as error:
-        choices = f"must be {' or '.join(row.choices)}"
-        words = choices if row.choices else explain(error)[1]
+        if setting.choices:
+            problem = f"must be {' or '.join(setting.choices)}"
+        else:
+            problem = explain(error)[1]
+    message = f"{source} {problem}, got {value!r}. {setting.help}"
     if str(value).startswith("tcp://"):
-        words += " (Kubernetes sets it for a Service called stopwise: enableServiceLinks: false)"
-    raise InvalidParameterError(f"{source} is {value!r}: {words}. {row.help}")
+        message += (
+            " Kubernetes sets this variable for a Service named stopwise; rename the Service or "
+            "set enableServiceLinks: false."
+        )
+    raise InvalidParameterError(message)
 
 
-def shown_store(store: str) -> str:
-    """Return the address of a store without its user, password and options, for messages."""
+def redacted_store(store: str) -> str:
+    """Return the address of a store without user, password and options."""
     scheme, separator, rest = store.partition("://")
     if not separator:
         return store
-    place, _, options = rest.partition("?")
-    # With an @ after a ?, any part may be secret.
-    return f"{scheme}://{'…' if '@' in options else place.rpartition('@')[2]}"
+    location, _, options = rest.partition("?")
+    # An @ after a ? may belong to the password, so any part may be secret.
+    return f"{scheme}://{'…' if '@' in options else location.rpartition('@')[2]}"

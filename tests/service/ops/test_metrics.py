@@ -1,4 +1,4 @@
-"""Metrics: what a real service did is what Prometheus reads, and reading it changes nothing."""
+"""Metrics of a real service, as Prometheus parses them."""
 
 from itertools import combinations
 from pathlib import Path
@@ -31,17 +31,20 @@ def spec(name: str, kind: str = "uss-pd") -> CascadeSpec:
 
 
 class Page:
-    """A page as read by the parser of Prometheus."""
+    """The metrics page, parsed by the Prometheus client."""
 
     def __init__(self, page: bytes) -> None:
-        self.families = {one.name: one for one in text_string_to_metric_families(page.decode())}
+        families = text_string_to_metric_families(page.decode())
+        self.families = {family.name: family for family in families}
 
     def __call__(self, name: str, **labels: str) -> float:
-        samples = (one for family in self.families.values() for one in family.samples)
-        (found,) = [
-            one.value for one in samples if (one.name, one.labels) == (f"stopwise_{name}", labels)
+        (value,) = [
+            sample.value
+            for family in self.families.values()
+            for sample in family.samples
+            if (sample.name, sample.labels) == (f"stopwise_{name}", labels)
         ]
-        return found
+        return value
 
 
 async def page_of(service: Service) -> Page:
@@ -49,7 +52,7 @@ async def page_of(service: Service) -> Page:
 
 
 async def played(service: Service, name: str) -> dict[tuple[str, str], list[int]]:
-    """Play 40 rounds; return what should be counted for each pair: seen, differed."""
+    """Play 40 rounds; return the expected counts of each pair: seen, differed."""
     pairs = {pair: [0, 0] for pair in combinations(ARMS, 2)}
     contexts = [[k / 40, 1 - k / 40] for k in range(40)]
     answers, _ = await service.open_rounds(name, BatchRequest(list(contexts[:30])), None)
@@ -58,24 +61,24 @@ async def played(service: Service, name: str) -> dict[tuple[str, str], list[int]
         assert answer.stop is not None
         outputs = [k % 2, k % 3, k % 5][: answer.stop + 1]
         await service.report(name, answer.id, OutputsRequest(outputs))
-        for (first, one), (second, other) in combinations(zip(ARMS, outputs, strict=False), 2):
+        for (first, a), (second, b) in combinations(zip(ARMS, outputs, strict=False), 2):
             pairs[first, second][0] += 1
-            pairs[first, second][1] += one != other
+            pairs[first, second][1] += a != b
     await report_label(service, name, answers[0].id, LabelReport(1))
     return pairs
 
 
-async def test_the_page_has_what_was_done_also_after_a_restart(tmp_path: Path) -> None:
+async def test_the_counts_of_cascades_survive_a_restart(tmp_path: Path) -> None:
     where = str(tmp_path / "log.db")
     async with running(where) as service:
         await service.create(spec("triage"), None)
-        await service.create(spec("other", "uss-ucb"), None)  # it learns without contexts
+        await service.create(spec("other", "uss-ucb"), None)  # ignores contexts
         pairs = await played(service, "triage")
         before = await service.state_hash()
         page, view = await page_of(service), await service.cascade("triage")
         policy: Any = service.state.cascades["triage"].policy
         effort = policy.effort
-        assert await service.state_hash() == before  # reading has changed nothing
+        assert await service.state_hash() == before  # reading metrics has no side effects
         assert page("events_total") == service.state.position
     for arm, stopped in zip(ARMS, view.stops, strict=True):
         assert page("rounds_total", cascade="triage", arm=arm) == stopped
@@ -103,10 +106,11 @@ async def test_the_page_has_what_was_done_also_after_a_restart(tmp_path: Path) -
     async with running(where) as service:
         again = await page_of(service)
     for name, family in page.families.items():
-        for one in family.samples:
-            # memory is laid out anew, and what is in it is the same
-            if "cascade" in one.labels and name != "stopwise_policy_bytes":
-                assert again(one.name.removeprefix("stopwise_"), **one.labels) == one.value, name
+        for sample in family.samples:
+            # Allocations differ after a restart.
+            if "cascade" in sample.labels and name != "stopwise_policy_bytes":
+                value = again(sample.name.removeprefix("stopwise_"), **sample.labels)
+                assert value == sample.value, name
 
     documented = DOCS.read_text("utf-8")
     for name, family in page.families.items():
@@ -115,12 +119,13 @@ async def test_the_page_has_what_was_done_also_after_a_restart(tmp_path: Path) -
         total = "_total" if family.type == "counter" else ""
         assert name.startswith("process_") or f"`{name}{total}`" in documented, name
     assert {"process_resident_memory_bytes", "process_cpu_seconds"} <= set(page.families)
-    # they are registered nowhere, so that two services in a process do not clash
-    assert not [one.name for one in REGISTRY.collect() if one.name.startswith("stopwise")]
+    # Nothing is registered globally, so two services in a process do not clash.
+    names = [family.name for family in REGISTRY.collect()]
+    assert not [name for name in names if name.startswith("stopwise")]
 
 
-async def test_answers_are_counted_with_how_long_they_took(tmp_path: Path) -> None:
-    times = [0.0001, 0.0009, 0.005, 0.005, 0.3, 99.0]  # 0.005: on the edge of a bucket
+async def test_responses_are_counted_by_duration(tmp_path: Path) -> None:
+    times = [0.0001, 0.0009, 0.005, 0.005, 0.3, 99.0]  # 0.005 is the bound of a bucket
     async with running(str(tmp_path / "log.db")) as service:
         service.counters.commits.add(0.002)
         for seconds in times:

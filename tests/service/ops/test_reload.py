@@ -1,4 +1,4 @@
-"""SIGHUP: a real process reads its keys again at once, and keeps them if the file is broken."""
+"""SIGHUP reloads the API keys of a real process; an invalid file keeps the old ones."""
 
 import json
 import signal
@@ -11,7 +11,7 @@ from stopwise.service.http.keys import add_key, revoke_key
 from tests.research.campaigns import wait_until
 from tests.service.harness import ServerProcess, process
 
-# The file is not looked at by itself, so that only the signal can be the reason for what is seen.
+# Without periodic reloads, only the signal can cause one.
 NEVER = "import stopwise.service.http.keys as keys; keys.RELOAD_EVERY = 1e9"
 
 
@@ -20,7 +20,7 @@ def lines(running: ServerProcess, what: str) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, written) if line["what"].startswith(what)]
 
 
-def test_keys_are_read_again_on_sighup(tmp_path: Path) -> None:
+def test_sighup_reloads_the_keys(tmp_path: Path) -> None:
     file = tmp_path / "keys.jsonl"
     first, old = add_key(file, "first", ["admin"])
     with process(tmp_path, "--keys", str(file), before=NEVER) as running:

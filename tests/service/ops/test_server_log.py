@@ -1,4 +1,4 @@
-"""The log: every line can be parsed, and has what it should and nothing that it must not."""
+"""The server log: JSON lines with their fields, and nothing secret."""
 
 import io
 import json
@@ -18,7 +18,7 @@ Start = Callable[..., io.StringIO]
 @pytest.fixture
 def start() -> Iterator[Start]:
     loggers = [logging.getLogger(name) for name in NAMES]
-    before = [(one.handlers, one.level, one.propagate) for one in loggers]
+    before = [(logger.handlers, logger.level, logger.propagate) for logger in loggers]
 
     def begin(level: str = "info") -> io.StringIO:
         stream = io.StringIO()
@@ -26,30 +26,31 @@ def start() -> Iterator[Start]:
         return stream
 
     yield begin
-    for one, (handlers, level, propagate) in zip(loggers, before, strict=True):
-        one.handlers, one.propagate = handlers, propagate
-        one.setLevel(level)
+    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        logger.handlers = handlers
+        logger.propagate = propagate
+        logger.setLevel(level)
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_an_event_is_one_object_per_line(start: Start) -> None:
+def test_each_line_is_one_object(start: Start) -> None:
     stream = start()
-    LOG.info("listens", extra={"url": "http://127.0.0.1:8350", "keys": None})
+    LOG.info("listening", extra={"url": "http://127.0.0.1:8350", "keys": None})
     odd = {"path": "/v1\r\n/é", "level": "debug", "time": "never"}
     LOG.info('odd "words"\nin two lines', extra=odd)
     first, second = lines(stream)
     assert list(first) == ["time", "level", "what", "url", "keys"]
-    assert (first["level"], first["what"], first["keys"]) == ("info", "listens", None)
+    assert (first["level"], first["what"], first["keys"]) == ("info", "listening", None)
     assert first["time"].endswith("Z")
     assert (second["what"], second["path"]) == ('odd "words"\nin two lines', "/v1\r\n/é")
-    assert second["level"] == "info"  # no field replaces another
+    assert second["level"] == "info"  # fields do not replace reserved names
     assert second["time"] != "never"
 
 
-def test_trouble_has_the_traceback_of_its_error(start: Start) -> None:
+def test_errors_have_their_traceback(start: Start) -> None:
     stream = start("warning")
     try:
         raise ZeroDivisionError("a cause")
@@ -61,15 +62,18 @@ def test_trouble_has_the_traceback_of_its_error(start: Start) -> None:
     logging.getLogger("_granian").warning("a worker failed")
     assert "ZeroDivisionError: a cause" in stream.getvalue()
     assert "test_server_log.py" in stream.getvalue()
-    # warnings of the HTTP server, and nothing else of it
+    # Of the HTTP server, only warnings are logged.
     assert [line["what"] for line in lines(stream)] == ["a request failed", "a worker failed"]
     assert [line["level"] for line in lines(stream)] == ["error", "warning"]
 
 
-def test_requests_are_logged_as_set(start: Start) -> None:
-    every = [201, 401, 404, 429, 500, 503]
-    for setting, logged in (("none", []), ("failed", [401, 404, 500]), ("all", every)):
-        assert [status for status in every if is_logged(setting, status)] == logged
+def test_the_setting_log_requests_selects_requests() -> None:
+    statuses = [201, 401, 404, 429, 500, 503]
+    for setting, logged in (("none", []), ("failed", [401, 404, 500]), ("all", statuses)):
+        assert [status for status in statuses if is_logged(setting, status)] == logged
+
+
+def test_a_request_is_logged_without_empty_fields_and_with_a_short_path(start: Start) -> None:
     stream = start()
     log_request("POST", "/" + "x" * 60_000, 404, 0.0123456, request="r-1", key="5bcc", code=None)
     [line] = lines(stream)

@@ -14,7 +14,7 @@ from stopwise.service.domain import messages as m
 from stopwise.service.domain.messages import Arm, CascadeSpec
 from stopwise.service.domain.spec import build
 from stopwise.service.labels import report_label
-from stopwise.service.tools.export import Exported, export_rounds
+from stopwise.service.tools.export import Export, export_rounds
 from tests.service.tools.conftest import SampleLog
 from tests.service.tools.sample_logs import (
     ARMS,
@@ -32,7 +32,7 @@ from tests.service.tools.sample_logs import (
 USUAL: Any = {"contexts": "plain", "progress": no_progress}
 
 
-async def exported(where: str, out: Path, cascade: str | None = None, **how: Any) -> Exported:
+async def exported(where: str, out: Path, cascade: str | None = None, **how: Any) -> Export:
     given = {**USUAL, **how}
     return await using(where, lambda store: export_rounds(store, out, cascade, **given))
 
@@ -46,7 +46,7 @@ async def test_rows_match_the_rounds_of_the_service(log: SampleLog, tmp_path: Pa
     done = await exported(where, out, "triage")
     n, lines = done.counts, rows(out)
     assert (n["written"], n["labelled"], n["failed"], n["open"]) == (28, 4, 2, 2)
-    assert (n["expired"], n["lost"], done.as_json, done.bare) == (0, 0, False, False)
+    assert (n["expired"], n["lost"], done.as_json, done.without_context) == (0, 0, False, False)
     assert done.costs == [0.05, 0.1, 0.3]
     assert n["complete"] == sum(None not in row["outputs"].values() for row in lines)
     assert 0 < n["complete"] < 28
@@ -70,7 +70,7 @@ async def test_rows_match_the_rounds_of_the_service(log: SampleLog, tmp_path: Pa
 async def test_what_stages_revealed(sqlite: SampleLog, tmp_path: Path) -> None:
     where, out = sqlite.where, tmp_path / "staged.jsonl"
     done = await exported(where, out, "staged")
-    assert (done.counts["written"], done.counts["failed"], done.bare) == (8, 1, False)
+    assert (done.counts["written"], done.counts["failed"], done.without_context) == (8, 1, False)
     async with running(where) as service:
         for row in rows(out):
             view = await service.round("staged", row["id"])
@@ -243,7 +243,7 @@ async def test_a_log_that_is_compacted_meanwhile_is_distinguished_from_damage(
             stages.clear()
             change(where, "DELETE FROM block WHERE base <= ?", (20,))
 
-    with pytest.raises(CorruptLogError, match="compacted while it was read: try again"):
+    with pytest.raises(CorruptLogError, match="compacted while it was read; try again"):
         await exported(where, tmp_path / "out.csv", "triage", progress=compact)
     assert not (tmp_path / "out.csv").exists()
     assert (await exported(where, tmp_path / "out.csv", "triage")).counts["written"] > 0

@@ -31,8 +31,8 @@ from stopwise.service.tools.log_reader import Start
 
 Contexts: TypeAlias = Literal["plain", "none"]
 Events: TypeAlias = AsyncIterator[Event]
-Ended: TypeAlias = tuple[Reported, Floats | None, float]
-FORMULA = re.compile("'*[=+@\t\r-]")  # a spreadsheet may run a cell that begins like this
+Ended: TypeAlias = tuple[Reported, Floats | None, float]  # event, context, time
+FORMULA = re.compile("'*[=+@\t\r-]")  # spreadsheets execute cells that begin like this
 
 
 async def _events(store: EventStore, start: Start, progress: Progress, stage: str) -> Events:
@@ -42,13 +42,13 @@ async def _events(store: EventStore, start: Start, progress: Progress, stage: st
         progress(stage, block.end, start.end)
 
 
-class Exported(msgspec.Struct, frozen=True):
-    """What was exported."""
+class Export(msgspec.Struct, frozen=True):
+    """Summary of an export."""
 
     counts: Counter[str]  # of rounds: written, labelled, failed, complete; open, expired, lost
-    as_json: bool  # outputs are not all text or all numbers, and written as JSON
+    as_json: bool  # whether outputs are written as JSON because their types differ
     costs: list[float]  # of the arms, in units of a wrong answer
-    bare: bool  # no number is known before the first arm
+    without_context: bool  # whether the context before the first arm has no columns
 
 
 async def export_rounds(
@@ -59,49 +59,52 @@ async def export_rounds(
     progress: Progress,
     *,
     complete_only: bool = False,
-) -> Exported:
-    """Write the rounds of a cascade, in the order of learning; of a damaged log write nothing.
+) -> Export:
+    """Write the rounds of a cascade in learning order; write nothing if the log is damaged.
 
-    ``complete_only`` leaves out all but those that ran every arm because they were asked to.
+    ``complete_only`` exports only rounds that were opened with ``complete``.
     """
     format_suffix(out)
     await log_reader.check_end(store)
     state = await recover_state(store, progress=progress)
-    # The log may have grown since: what is exported ends where the state does.
+    # The log may have grown since; export only events that the state includes.
     start = msgspec.structs.replace(
         await log_reader.start_of(store), end=state.position, digest=state.log_digest
     )
-    cascade = log_reader.chosen(state, name)
+    cascade = log_reader.select_cascade(state, name)
     ledger, arms, policy = cascade.ledger, cascade.arms.names, cascade.policy
     events = _events(store, start, progress, "reading outputs")
     labels, as_json = await _survey(events, cascade)
-    # A log has one kind of labels: which arms were right can be said of right answers as well.
+    # A log has one kind of label. Right answers can be converted to labels by arm, not vice versa.
     by_arm = any(label.right is not None for label in labels.values())
-    # How many numbers are known before the first arm, and after each but the last.
-    begin_with = specs.context_size(cascade.spec)
-    sees = [begin_with] * len(arms)
+    initial_size = specs.context_size(cascade.spec)
+    context_sizes = [initial_size] * len(arms)  # available before each arm
     if policy.reveals is not None:
-        sees[1:] = [begin_with + n for n in accumulate(policy.reveals)]
-    given = specs.context_names(cascade.spec) or tuple(f"x{k}" for k in range(begin_with))
-    given += tuple(f"x{k}" for k in range(begin_with, sees[-1]))
-    names = given if contexts == "plain" else ()
+        context_sizes[1:] = [initial_size + n for n in accumulate(policy.reveals)]
+    names: tuple[str, ...] = ()
+    if contexts == "plain":
+        names = specs.context_names(cascade.spec) or tuple(f"x{k}" for k in range(initial_size))
+        names += tuple(f"x{k}" for k in range(initial_size, context_sizes[-1]))
 
-    def escaped(value: Any) -> Any:  # different texts stay different
+    def escaped(value: Any) -> Any:  # injective: different texts stay different
         formula = out.suffix.lower() == ".csv" and isinstance(value, str) and FORMULA.match(value)
         return f"'{value}" if formula else value
 
-    def shown(form: bytes) -> Any:
-        return escaped(form.decode() if as_json else decode_output(form))
+    def cell(encoded: bytes) -> Any:
+        return escaped(encoded.decode() if as_json else decode_output(encoded))
 
     columns = [escaped(arm) for arm in arms]
-    revealed = {arm: names[a:b] for arm, a, b in zip(columns, sees, sees[1:], strict=False)}
+    revealed = {
+        arm: names[before:after]
+        for arm, before, after in zip(columns, context_sizes, context_sizes[1:], strict=False)
+    }
     counts = Counter(open=len(ledger.open), expired=len(ledger) - ledger.learned - len(ledger.open))
     with (
         private_file(out) as path,
         LogWriter(
             path,
             columns,
-            names[: sees[0]],
+            names[:initial_size],
             revealed,
             labels=bool(labels) and not by_arm,
             right=by_arm,
@@ -112,26 +115,35 @@ async def export_rounds(
             if context is None:
                 counts["lost"] += 1
                 continue
-            n, k, early = len(event.outputs), event.number, event.early
-            known = sees[min(n, len(sees) - 1)] if names else 0
-            numbers, outputs = tuple(context[:known].tolist()), tuple(map(shown, event.outputs))
-            failure = Failure(n, "error", "no output was reported") if early else None
-            stop, rule_stop = n - 1 if n else None, ledger.rule_stops[ledger.row(k)]
-            row = (ledger.id(k), time, numbers, outputs, outputs, stop, rule_stop)
-            done, label = Round(*row, failure=failure), labels.get(k)
+            n, number, early = len(event.outputs), event.number, event.early
+            size = context_sizes[min(n, len(arms) - 1)] if names else 0
+            outputs = tuple(map(cell, event.outputs))
+            round_ = Round(
+                ledger.id(number),
+                time,
+                tuple(context[:size].tolist()),
+                outputs,
+                outputs,
+                n - 1 if n else None,
+                ledger.rule_stops[ledger.row(number)],
+                failure=Failure(n, "error", "no output was reported") if early else None,
+            )
+            label = labels.get(number)
             if label is None:
-                writer.write(done)
+                writer.write(round_)
             elif by_arm:
-                writer.write(done, right=label.right_arms)
+                writer.write(round_, right=label.right_arms)
             else:
-                writer.write(done, shown(label.label))
-            counts.update(written=1, labelled=k in labels, failed=early, complete=n == len(arms))
+                writer.write(round_, cell(label.label))
+            counts.update(
+                written=1, labelled=label is not None, failed=early, complete=n == len(arms)
+            )
     costs = (cascade.arms.costs * cascade.arms.tradeoff).tolist()
-    return Exported(counts, as_json, costs, not names[: sees[0]])
+    return Export(counts, as_json, costs, not names[:initial_size])
 
 
 async def _survey(events: Events, cascade: ServedCascade) -> tuple[dict[int, Labelled], bool]:
-    """Return labels, and whether outputs must be JSON."""
+    """Return the labels by round, and whether outputs must be written as JSON."""
     labels, kinds = dict[int, Labelled](), set[str]()
     async for event in events:
         if isinstance(event, Created) or event.cascade != cascade.index:
@@ -146,34 +158,35 @@ async def _survey(events: Events, cascade: ServedCascade) -> tuple[dict[int, Lab
 
 
 @lru_cache(100_000)
-def _kind(form: bytes) -> str:
-    value = decode_output(form)
+def _kind(encoded: bytes) -> str:
+    value = decode_output(encoded)
     if isinstance(value, str | bool):
         return type(value).__name__
     exact = isinstance(value, float) or (isinstance(value, int) and abs(value) <= 1 << 53)
-    return "number" if exact else "other"  # of all whole numbers, these are exact as floats
+    return "number" if exact else "other"  # larger integers are not exact as floats
 
 
 async def _ended(
     events: Events, before: State, cascade: ServedCascade, complete_only: bool
 ) -> AsyncIterator[Ended]:
-    """Yield the events that ended rounds, with context (None: compacted away) and time."""
+    """Yield the events that ended rounds, with context (None: compacted away) and start time."""
     index = cascade.index
-    begun: dict[int, tuple[Floats | None, float]] = {}
-    for one in before.order[index : index + 1]:  # rounds open where a compacted log begins
-        waiting = one.ledger.open.items()
-        begun = {k: (np.frombuffer(x), 0.0) for k, x in waiting if isinstance(x, bytes)}
+    opened: dict[int, tuple[Floats | None, float]] = {}
+    if index < len(before.order):  # rounds that are open where a compacted log begins
+        for number, context in before.order[index].ledger.open.items():
+            if isinstance(context, bytes):
+                opened[number] = np.frombuffer(context), 0.0
     async for event in events:
         if isinstance(event, Opened) and event.cascade == index:
             if complete_only and not event.complete:
                 continue
             contexts = np.frombuffer(event.contexts).reshape(event.count, -1)
-            for k, context in enumerate(contexts, event.first):
-                if cascade.ledger.status[cascade.ledger.row(k)] == LEARNED:
-                    begun[k] = context, event.time
+            for number, context in enumerate(contexts, event.first):
+                if cascade.ledger.status[cascade.ledger.row(number)] == LEARNED:
+                    opened[number] = context, event.time
         elif isinstance(event, Reported) and event.cascade == index and event.ended:
-            if complete_only and event.number not in begun:
+            if complete_only and event.number not in opened:
                 continue
-            context, time = begun.pop(event.number, (None, 0.0))
+            context, time = opened.pop(event.number, (None, 0.0))
             context = np.frombuffer(event.context) if cascade.staged else context
             yield event, context, time or event.time

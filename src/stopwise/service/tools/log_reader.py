@@ -11,19 +11,20 @@ from stopwise.service.domain.state import State
 from stopwise.service.persistence.blocks import Block, chain_digest
 from stopwise.service.persistence.snapshots import restore_snapshot
 from stopwise.service.persistence.stores.base import EventStore
+from stopwise.text import suggestion
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Where a log can be read from."""
+    """The range of a log and the state before it."""
 
-    state: State  # to apply events to: empty, or from the oldest snapshot of a compacted log
-    first: int  # position of the first event; beyond the end if there is none
+    state: State  # empty, or from the oldest snapshot of a compacted log
+    first: int  # position of the first event; end + 1 without events
     end: int  # position of the last event
     digest: bytes  # of the log at the end
 
 
 async def start_of(store: EventStore) -> Start:
-    """Find out where a log begins: at its first event or, once compacted, at a snapshot."""
+    """Return where a log begins: at its first event or, once compacted, at a snapshot."""
     end, digest = await store.end()
     first = await store.first() or end + 1
     if first == 1:
@@ -34,34 +35,36 @@ async def start_of(store: EventStore) -> Start:
             state = None if snapshot is None else restore_snapshot(snapshot)
             if state is not None and state.position >= first - 1:
                 return Start(state, first, end, digest)
-    missing = "has no snapshot of the state before it that this version of Stopwise reads"
-    raise CorruptLogError(f"the log begins at event {first}, and {missing}; restore a backup")
+    raise CorruptLogError(
+        f"the log begins at event {first}, but no snapshot of the earlier events can be read by "
+        "this version of Stopwise; restore a backup"
+    )
 
 
 async def check_end(store: EventStore) -> None:
-    """Refuse a log without events that are known to have been acknowledged."""
+    """Reject a log in which acknowledged events are missing."""
     if problem := await store.lost_events(max(await store.snapshots(), default=0)):
         raise CorruptLogError(f"{problem}; restore a backup")
 
 
 async def blocks_between(store: EventStore, after: int, upto: int) -> AsyncIterator[Block]:
-    """Yield the blocks with events beyond one position and up to another."""
+    """Yield the blocks after one position and up to another."""
     blocks = store.read(after)
     while after < upto:
         block = await anext(blocks, None)
         if block is None or block.base > after + 1:
-            follows = "nothing" if block is None else f"event {block.base}"
-            raise CorruptLogError(f"events are missing: {follows} comes after event {after}")
+            next_event = "nothing" if block is None else f"event {block.base}"
+            raise CorruptLogError(f"events are missing: {next_event} follows event {after}")
         yield block
         after = block.end
 
 
 async def checked_blocks(store: EventStore, start: Start) -> AsyncIterator[Block]:
-    """Yield every block of a log, after checking that it is what was written."""
+    """Yield every block of a log after comparing it with its digest."""
     digest = start.state.log_digest if start.state.position == start.first - 1 else None
     try:
         async for block in blocks_between(store, start.first - 1, start.end):
-            # None: compacted away, so that the first block cannot be checked.
+            # None: the previous block was compacted away, so this one cannot be checked.
             if digest is not None and chain_digest(digest, block.payload) != block.digest:
                 raise CorruptLogError(f"events {block.base} to {block.end} were changed")
             digest = block.digest
@@ -70,15 +73,21 @@ async def checked_blocks(store: EventStore, start: Start) -> AsyncIterator[Block
             raise CorruptLogError(f"event {start.end}, the last one, was changed")
     except CorruptLogError:
         if (await store.first() or start.end + 1) > start.first:
-            raise CorruptLogError("the log was compacted while it was read: try again") from None
+            raise CorruptLogError("the log was compacted while it was read; try again") from None
         raise
 
 
-def chosen(state: State, name: str | None) -> ServedCascade:
+def select_cascade(state: State, name: str | None) -> ServedCascade:
     """Return a cascade by name, or the only one."""
-    only = name is None and len(state.order) == 1
-    found = state.order[0] if only else state.cascades.get(name or "")
-    if found is None:
-        names = ", ".join(state.cascades) or "none"
-        raise InvalidParameterError(f"choose a cascade with --cascade; there are: {names}")
-    return found
+    if name is None and len(state.order) == 1:
+        return state.order[0]
+    cascade = state.cascades.get(name or "")
+    if cascade is None:
+        if not state.cascades:
+            raise InvalidParameterError("the log has no cascades")
+        if name is None:
+            names = ", ".join(state.cascades)
+            raise InvalidParameterError(f"the log has several cascades; add --cascade ({names})")
+        hint = suggestion(name, state.cascades)
+        raise InvalidParameterError(f"unknown cascade {name!r}; {hint}")
+    return cascade

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, closing, suppress
 from stopwise.errors import InvalidParameterError, MissingPackageError
 from stopwise.service.persistence.stores.base import EventStore
 from stopwise.service.persistence.stores.sqlite import SqliteStore
-from stopwise.service.settings import shown_store
+from stopwise.service.settings import redacted_store
 
 
 def open_store(where: str) -> EventStore:
@@ -39,7 +39,7 @@ async def open_existing_store(where: str) -> AsyncGenerator[EventStore, None]:
         except sqlite3.Error as error:
             raise InvalidParameterError(f"there is no event log at {where}: {error}") from None
     elif not _has_tables(where):
-        raise InvalidParameterError(f"there is no event log in {shown_store(where)}")
+        raise InvalidParameterError(f"there is no event log in {redacted_store(where)}")
     try:
         await store.open()
         yield store

@@ -19,7 +19,7 @@ from psycopg.pq import TransactionStatus
 from stopwise.errors import InvalidParameterError, StoreError, UnsupportedVersionError
 from stopwise.service.persistence.blocks import START, Block
 from stopwise.service.persistence.stores.base import COLUMNS, FORMAT, EventStore, Snapshot
-from stopwise.service.settings import shown_store
+from stopwise.service.settings import redacted_store
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[AsyncConnection], Awaitable[T]]
@@ -113,7 +113,7 @@ class PostgresStore(EventStore):
 
     def __init__(self, where: str, *, patience: float = 10.0) -> None:
         given = _parsed(where)
-        self.place = shown_store(where)  # for messages
+        self.place = redacted_store(where)  # for messages
         self._secret = str(given.get("password") or "")
         self._patience = patience
         # TCP notices a server that vanished within about the patience.

@@ -1,4 +1,4 @@
-"""Keys: what each may do, and what happens when the file changes under a running service."""
+"""API keys: authentication, scopes, rate limits, and changes of the key file."""
 
 import hmac
 import json
@@ -25,7 +25,7 @@ def file(tmp_path: Path) -> Path:
 
 
 class Clock:
-    """Time that the test sets."""
+    """Time set by the test."""
 
     now = 2e9
 
@@ -54,7 +54,7 @@ def refused(keys: Keys, text: str | None, scope=None, cascade: str | None = None
     return caught.value
 
 
-def test_a_key_has_its_scopes_and_only_its_hash_is_stored(file: Path) -> None:
+def test_only_the_hash_of_a_key_is_stored_with_its_scopes(file: Path) -> None:
     key, text = add_key(file, "nightly", ["observe", "decide", "observe"])
     assert re.fullmatch(r"sw_[0-9a-f]{8}_[\w-]{43}", text)
     keys = Keys(file)
@@ -67,18 +67,20 @@ def test_a_key_has_its_scopes_and_only_its_hash_is_stored(file: Path) -> None:
     assert key.hash == f"sha256:{sha256(secret.encode()).hexdigest()}"
     assert secret not in file.read_text() + repr(key)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert list(file.parent.iterdir()) == [file]  # nothing is left beside it
+    assert list(file.parent.iterdir()) == [file]  # no temporary files
     _, boss = add_key(file, "boss", ["admin"])
     for scope in ("decide", "observe", "admin"):
         assert check(Keys(file), f"Bearer {boss}", scope).name == "boss"
 
 
-def test_everybody_else_is_refused_after_one_comparison_of_hashes(
+def test_an_invalid_key_is_rejected_after_one_comparison_of_hashes(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key, text = add_key(file, "one", ["decide"])
     _, other = add_key(file, "two", ["decide"])
-    secret, id_, keys = text.split("_", 2)[2], key.id, Keys(file)
+    secret = text.split("_", 2)[2]
+    id_ = key.id
+    keys = Keys(file)
     compared: list[tuple[int, int]] = []
 
     def compare(a: bytes, b: bytes) -> bool:
@@ -89,13 +91,13 @@ def test_everybody_else_is_refused_after_one_comparison_of_hashes(
     wrong = ["", " ", f"{text}x", text[:-1], f"sw_{id_}_", f"sw_{id_}", secret, f"sw__{secret}"]
     wrong += [f"sw_00000000_{secret}", f"sw_{id_}_{other.split('_', 2)[2]}", f"xx_{id_}_{secret}"]
     wrong += [f"sw_{id_}_{key.hash}", f"sw_{id_}_{key.hash[7:]}", "sw_\udcff_é\x00", "sw_" * 10_000]
-    for header in (None, "", "Bearer", text, f"Basic {text}", *(f"Bearer {one}" for one in wrong)):
+    for header in (None, "", "Bearer", text, f"Basic {text}", *(f"Bearer {key}" for key in wrong)):
         compared.clear()
         with pytest.raises(RequestError) as caught:
             check(keys, header)
         assert caught.value.code == "unauthorized", header
         assert secret not in caught.value.message
-        assert compared == ([(32, 32)] if header else [])  # an unknown id takes as long
+        assert compared == ([(32, 32)] if header else [])  # also for an unknown id
 
 
 def test_a_key_expires(file: Path, clock: Clock) -> None:
@@ -108,37 +110,35 @@ def test_a_key_expires(file: Path, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(("rate", "burst"), [(5.0, 5), (2.5, 2), (1.0, 1), (0.1, 1), (100.0, 100)])
-def test_a_key_may_be_limited_in_its_rate(
-    file: Path, clock: Clock, rate: float, burst: int
-) -> None:
+def test_the_rate_of_a_key_is_limited(file: Path, clock: Clock, rate: float, burst: int) -> None:
     key, text = add_key(file, "busy", ["decide"], rate=rate)
     _, other = add_key(file, "other", ["decide"])
     keys, header = Keys(file), f"Bearer {text}"
-    for _ in range(3):  # a bucket that is full again holds no more than before
+    for _ in range(3):  # the bucket never holds more than one second's tokens
         clock.now += 1000
         for _ in range(burst - 1):
             check(keys, header)
-        assert refused(keys, text, "admin").code == "forbidden"  # which counts too
+        assert refused(keys, text, "admin").code == "forbidden"  # this takes a token too
         refusal = refused(keys, text)
         assert refusal.code == "too_many_requests"
         assert refusal.retry_after is not None
         assert 1 <= refusal.retry_after <= max(1, 1 / rate)
-        assert keys.identify(header) == key  # which counts nothing
+        assert keys.identify(header) == key  # this takes no token
         check(keys, f"Bearer {other}")
         clock.now += refusal.retry_after
         check(keys, header)
 
 
-def test_added_and_revoked_while_running(file: Path, clock: Clock) -> None:
+def test_keys_can_be_added_and_revoked_while_running(file: Path, clock: Clock) -> None:
     first, old = add_key(file, "old", ["decide"])
     _, slow = add_key(file, "slow", ["decide"], rate=0.01)
     keys = Keys(file)
     check(keys, f"Bearer {slow}")
     _, new = add_key(file, "new", ["decide"])
-    refused(keys, new)  # the file was not read again yet
+    refused(keys, new)  # not reloaded yet
     clock.now += module.RELOAD_EVERY
     assert check(keys, f"Bearer {new}").name == "new"
-    # A changed file does not refill its bucket.
+    # Reloading does not refill the bucket.
     assert refused(keys, slow).code == "too_many_requests"
     assert revoke_key(file, first.id) == first
     clock.now += module.RELOAD_EVERY
@@ -147,7 +147,7 @@ def test_added_and_revoked_while_running(file: Path, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("harm", ["half", "gone", "folder", "writable"])
-def test_a_broken_file_leaves_the_last_good_keys_valid_and_is_reported(
+def test_an_invalid_file_is_logged_and_the_old_keys_stay_valid(
     file: Path, clock: Clock, caplog: pytest.LogCaptureFixture, harm: str
 ) -> None:
     _, text = add_key(file, "one", ["decide"])
@@ -165,7 +165,7 @@ def test_a_broken_file_leaves_the_last_good_keys_valid_and_is_reported(
             clock.now += module.RELOAD_EVERY
             assert check(keys, f"Bearer {text}").name == "one"
             assert refused(keys, "sw_x_y").code == "unauthorized"
-    assert len(caplog.records) == 1  # once, not every second
+    assert len(caplog.records) == 1  # not once per reload
     assert str(file) in str(vars(caplog.records[0]))
     assert "sha256" not in str(vars(caplog.records[0]))
     if harm == "folder":
@@ -174,22 +174,28 @@ def test_a_broken_file_leaves_the_last_good_keys_valid_and_is_reported(
     file.chmod(0o600)
     revoke_key(file, check(keys, f"Bearer {text}").id)
     clock.now += module.RELOAD_EVERY
-    assert refused(keys, text).code == "unauthorized"  # repaired, and revoked
+    assert refused(keys, text).code == "unauthorized"  # the repaired file was reloaded
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        *({"hash": "sha256:00"}, {"scopes": ["root"]}, {"id": "../x"}, {"more": 1}, {"rate": 0}),
-        *({"created": None}, {"expires": 1e300}, {"cascades": ["No Such Name"]}),
+        {"hash": "sha256:00"},
+        {"scopes": ["root"]},
+        {"id": "../x"},
+        {"more": 1},
+        {"rate": 0},
+        {"created": None},
+        {"expires": 1e300},
+        {"cascades": ["No Such Name"]},
     ],
     ids=str,
 )
-def test_a_line_that_is_no_key_is_refused_by_its_number(file: Path, change: dict[str, Any]) -> None:
+def test_an_invalid_line_is_reported_by_its_number(file: Path, change: dict[str, Any]) -> None:
     add_key(file, "one", ["decide"])
     add_key(file, "two", ["decide"])
     first, second = file.read_text().splitlines()
-    for line in (json.dumps(json.loads(second) | change), first):  # or one that is there twice
+    for line in (json.dumps(json.loads(second) | change), first):  # invalid, or a duplicate
         file.write_text(f"{first}\n\n{line}\n")
         with pytest.raises(InvalidParameterError, match="line 3") as caught:
             Keys(file)
@@ -197,24 +203,31 @@ def test_a_line_that_is_no_key_is_refused_by_its_number(file: Path, change: dict
 
 
 @pytest.mark.parametrize(
-    "how",
+    "options",
     [
-        *({"name": ""}, {"name": "a\nb"}, {"name": "x" * 101}, {"scopes": []}, {"expires": 5.0}),
-        *({"scopes": ["decide", "root"]}, {"rate": 0}, {"rate": float("inf")}),
-        *({"expires": float("inf")}, {"cascades": ["triage", "Triage"]}),
+        {"name": ""},
+        {"name": "a\nb"},
+        {"name": "x" * 101},
+        {"scopes": []},
+        {"expires": 5.0},
+        {"scopes": ["decide", "root"]},
+        {"rate": 0},
+        {"rate": float("inf")},
+        {"expires": float("inf")},
+        {"cascades": ["triage", "Triage"]},
     ],
     ids=str,
 )
-def test_an_invalid_key_is_not_created(file: Path, how: dict[str, Any]) -> None:
+def test_an_invalid_key_is_not_created(file: Path, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameterError) as caught:
-        add_key(file, **{"name": "one", "scopes": ["decide"], **how})
-    assert "cascades" not in how or 'cascades[1] must be a name like "' in str(caught.value)
+        add_key(file, **{"name": "one", "scopes": ["decide"], **options})
+    assert "cascades" not in options or 'cascades[1] must be a name like "' in str(caught.value)
     assert not file.exists()
     with pytest.raises(InvalidParameterError, match=r"keys\.jsonl"):
-        Keys(file)  # a file that is not there
+        Keys(file)  # the file does not exist
 
 
-def test_revoking_an_unknown_key_does_not_repeat_what_was_typed(file: Path) -> None:
+def test_the_error_for_an_unknown_id_does_not_repeat_it(file: Path) -> None:
     _, text = add_key(file, "one", ["decide"])
     with pytest.raises(InvalidParameterError) as caught:
         revoke_key(file, text)
@@ -222,7 +235,7 @@ def test_revoking_an_unknown_key_does_not_repeat_what_was_typed(file: Path) -> N
     assert len(read_keys(file)) == 1
 
 
-def test_a_linked_file_stays_linked(file: Path, tmp_path: Path) -> None:
+def test_a_symbolic_link_is_preserved(file: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     file.symlink_to(tmp_path / "elsewhere" / "real.jsonl")
     for name in ("one", "two"):
@@ -231,12 +244,12 @@ def test_a_linked_file_stays_linked(file: Path, tmp_path: Path) -> None:
     assert len(read_keys(file.readlink())) == 2
 
 
-def test_several_programs_adding_at_once_lose_nothing(file: Path) -> None:
+def test_concurrent_additions_are_all_stored(file: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from stopwise.service.http.keys import add_key\n"
         "for k in range(5): add_key(Path(sys.argv[1]), f'{sys.argv[2]}-{k}', ['decide'])"
     )
     command = [sys.executable, "-c", script, str(file)]
-    running = [subprocess.Popen([*command, str(k)]) for k in range(4)]
-    assert [one.wait(60) for one in running] == [0] * 4
+    processes = [subprocess.Popen([*command, str(k)]) for k in range(4)]
+    assert [process.wait(60) for process in processes] == [0] * 4
     assert {key.name for key in read_keys(file)} == {f"{i}-{k}" for i in range(4) for k in range(5)}

@@ -1,4 +1,4 @@
-"""``stopwise store`` on logs that a real service has written."""
+"""``stopwise store`` on the logs of a real service."""
 
 import asyncio
 import re
@@ -30,16 +30,25 @@ def rebuilt(store: Path) -> State:
     return asyncio.run(using(str(store), verify)).state
 
 
-def test_what_is_not_there_is_reported_and_not_created(stopwise: Run, tmp_path: Path) -> None:
-    export = ("export", "none.db", "--out", "a.csv")
-    for words in (("verify", "none.db"), ("verify",), ("compact", "none.db"), export):
-        done = stopwise("store", *words)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert ("none.db" if words[1:] else "stopwise.db") in done.stderr
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("verify", "none.db"), "none.db"),
+        (("verify",), "stopwise.db"),
+        (("compact", "none.db"), "none.db"),
+        (("export", "none.db", "--out", "a.csv"), "none.db"),
+    ],
+)
+def test_a_missing_store_is_reported_and_not_created(
+    stopwise: Run, tmp_path: Path, arguments: tuple[str, ...], name: str
+) -> None:
+    result = stopwise("store", *arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert name in result.stderr
     assert not list(tmp_path.iterdir())
 
 
-def test_verify_gives_the_policy_of_the_service(stopwise: Run, store: Path, tmp_path: Path) -> None:
+def test_verify_saves_the_policy_of_the_service(stopwise: Run, store: Path, tmp_path: Path) -> None:
     before = store.read_bytes()
     done = stopwise("store", "verify", "--cascade", "triage", "--save", "triage.stopwise")
     assert done.returncode == 0
@@ -51,14 +60,16 @@ def test_verify_gives_the_policy_of_the_service(stopwise: Run, store: Path, tmp_
     for name, array in state.cascades["triage"].policy.state().items():
         assert saved[name].tobytes() == array.tobytes()
     assert store.read_bytes() == before
-    assert stopwise("store", "verify", "--save", "any.stopwise").returncode == 2  # which cascade?
+    assert stopwise("store", "verify", "--save", "any.stopwise").returncode == 2  # ambiguous
     assert stopwise("store", "verify", "--cascade", "triage").returncode == 2
 
 
-def test_verify(stopwise: Run, process: Run, store: Path) -> None:
+def test_verify_reports_the_state_hash_or_the_damage(
+    stopwise: Run, process: Run, store: Path
+) -> None:
     done = stopwise("store", "verify")
     assert done.returncode == 0
-    assert "equal to the state" in done.stdout
+    assert "identical to the state" in done.stdout
     assert hash_in(done.stdout) == state_hash(rebuilt(store))
     change(str(store), "UPDATE block SET payload = ? WHERE base = ?", (b"nonsense", 7))
     done = process("store", "verify", STOPWISE_STORE=str(store))
@@ -66,7 +77,7 @@ def test_verify(stopwise: Run, process: Run, store: Path) -> None:
     assert "events 7 to 7" in done.stderr
 
 
-def test_an_exported_run_is_replayed_decision_for_decision(stopwise: Run, tmp_path: Path) -> None:
+def test_an_export_replays_to_the_same_decisions(stopwise: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(str(tmp_path / "stopwise.db")) as service:
             await service.create(TRIAGE, None)
@@ -84,21 +95,36 @@ def test_an_exported_run_is_replayed_decision_for_decision(stopwise: Run, tmp_pa
     assert f"Next: stopwise diagnose bare.csv --costs {COSTS} --context ''" in done.stdout
 
 
-def test_export(stopwise: Run, store: Path, tmp_path: Path) -> None:
+def test_export_suggests_a_diagnosis_only_with_enough_rounds(
+    stopwise: Run, store: Path, tmp_path: Path
+) -> None:
     done = stopwise("store", "export", "--cascade", "triage", "--out", "a.csv")
     assert done.returncode == 0
-    assert "Next:" not in done.stdout  # too few rounds for a diagnosis
-    assert "explore in the policy gives some" in done.stdout
+    assert "Next:" not in done.stdout
+    assert "the policy parameter explore collects some" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "--out"),
+        (("--out", "b.csv"), "the log has several cascades; add --cascade"),
+        (("--out", "b.csv", "--cascade", "tirage"), "did you mean 'triage'?"),
+        (("--out", "t.xlsx", "--cascade", "triage"), "t.xlsx"),
+        (("--out", "none/t.csv", "--cascade", "triage"), "none"),
+    ],
+)
+def test_export_rejects_invalid_options(
+    stopwise: Run, store: Path, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
     before = set(tmp_path.iterdir())
-    for wrong in (
-        *((), ("--out", "b.csv"), ("--out", "b.csv", "--cascade", "nobody")),  # where to? which?
-        *(("--out", f"{name}", "--cascade", "triage") for name in ("t.xlsx", "none/t.csv")),
-    ):
-        assert stopwise("store", "export", *wrong).returncode == 2
+    result = stopwise("store", "export", *options)
+    assert result.returncode == 2
+    assert message in result.stderr
     assert set(tmp_path.iterdir()) == before
 
 
-def test_compact_asks_first(stopwise: Run, store: Path) -> None:
+def test_compact_requires_confirmation(stopwise: Run, store: Path) -> None:
     state = rebuilt(store)
     end, hash_ = state.position, state_hash(state)
     assert stopwise("store", "compact").returncode == 0  # nothing is older than 30 days
@@ -112,4 +138,4 @@ def test_compact_asks_first(stopwise: Run, store: Path) -> None:
     verified = stopwise("store", "verify")
     assert (verified.returncode, hash_in(verified.stdout)) == (0, hash_)
     assert "compacted away" in verified.stdout
-    assert "a snapshot, and no events" in verified.stdout
+    assert "a snapshot and no events" in verified.stdout
