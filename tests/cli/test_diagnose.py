@@ -101,8 +101,8 @@ def test_json_is_all_there_is_on_standard_output(stopwise: Run, tmp_path: Path) 
         (["--prices", "10,40,100"], "prices need --error-cost, what one wrong answer costs you"),
         ([*COSTS, "--prices", "1,4,10", "--error-cost", "100"], "and no --costs"),
         ([*COSTS, "--label", "truth"], "no column 'truth'"),
-        ([*COSTS, "--label", "truth"], "'output.large'. Name your own with --label"),
-        ([*COSTS, "--context", "x"], '--context, Columns(context=…) ("" and () if there are none)'),
+        ([*COSTS, "--label", "truth"], "'output.large'. Choose other columns with --label"),
+        ([*COSTS, "--context", "x"], "--context or Columns(context=…), or pass an empty value"),
     ],
 )
 def test_usage_errors(

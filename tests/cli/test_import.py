@@ -364,7 +364,7 @@ def test_failed_requests_of_a_batch_have_no_answer(stopwise: Run, tmp_path: Path
         (both(spend_row, 1), ("--arms", "small,small"), "'small' is named twice"),
         (both(spend_row, 1), ("--out", "new/calls.csv"), "new is no folder"),
         (both(spend_row, 1), ("--compare", "choice:a"), "choice:a|b|c"),
-        (both(spend_row, 1), ("--out", "calls.txt"), "format of calls.txt is not known"),
+        (both(spend_row, 1), ("--out", "calls.txt"), "unknown format of calls.txt"),
     ],
 )
 def test_what_is_refused(

@@ -143,7 +143,7 @@ def meaning(values: tuple[Any, ...] | None, code: np.int64) -> Any:
 @given(logs(), st.sampled_from(SUFFIXES), st.integers(1, 9), st.booleans())
 def test_what_is_written_is_read(log: Written, suffix: str, size: int, append: bool) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet, "GROUP", 3)  # several row groups, so that types may widen
+        patch.setattr(parquet, "GROUP_ROWS", 3)  # several row groups, so that types may widen
         path = Path(folder, f"log{suffix}")
         try:
             write(path, log, append=append and suffix != ".parquet")

@@ -1,1 +1,1 @@
-"""Logs of rounds: the format, replay and diagnosis."""
+"""Logs of rounds: formats, replay and diagnosis."""

@@ -1,4 +1,4 @@
-"""Encode raw columns of a context as numbers."""
+"""Encoding of raw context columns as numbers."""
 
 import math
 import re
@@ -13,72 +13,77 @@ import numpy as np
 from stopwise.arrays import Floats, Ints
 from stopwise.errors import InvalidContextError, InvalidParameterError
 from stopwise.logs.rows import Problems, RowBatch, describe_value, parse_number
+from stopwise.text import suggestion
 
-Raw: TypeAlias = "str | float | bool | None"  # a value as a table or a request has it
+Raw: TypeAlias = "str | float | bool | None"  # a value in a table or a request
 Kind: TypeAlias = Literal["number", "date", "category"]
 
-FIRST = 2_048  # rows: if they hold plain numbers only, no more are read to fit an encoding
-LEAST_ROWS, LEAST_SHARE = 10, 0.01  # rarer categories share a coordinate
-MOST_TEXTS = 10_000  # distinct texts of a column; a column with more is not a category
-DIGITS = 12  # of a mean: how rows were cut into batches must not show
-UNCHANGED = "a number as it is"
-NEEDED = {"number": "a finite number (with a point)", "date": "a date such as 2026-01-31"}
-NO_GAPS = f"where no cell of the log, or of its first {FIRST:,} rows, was"
+SAMPLE_ROWS = 2_048  # if they are all plain numbers, an encoding is fitted without reading more
+MIN_CATEGORY_ROWS, MIN_CATEGORY_SHARE = 10, 0.01  # rarer categories share a coordinate
+MAX_CATEGORIES = 10_000  # distinct texts of a column
+DIGITS = 12  # of a mean, so that it does not depend on the size of batches
+UNCHANGED = "number, unchanged"
+PLURAL = {"number": "numbers", "date": "dates", "category": "categories"}
+EXPECTED = {"number": "a finite number such as 0.5", "date": "a date such as 2026-01-31"}
 BOOLS = {"true": 1.0, "false": 0.0}
-UNCLEAR = re.compile(r"(?=.*\d)[\d\s.,:/_-]+")  # 0,5 or 31/1/2026, if they have no other kind
+AMBIGUOUS = re.compile(r"(?=.*\d)[\d\s.,:/_-]+")  # 0,5 or 31/1/2026: neither number nor category
 DAY, EPOCH = timedelta(days=1), datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Column(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One column: what it holds, and how that becomes numbers."""
+    """The encoding of one column."""
 
     name: str
     kind: Kind = "number"
-    fill: float | None = None  # what a gap is read as; None: there must be none
-    values: tuple[str, ...] = ()  # categories that have a coordinate each
-    usual: str = ""  # the most frequent category, which has none
-    first: str = ""  # the date from which days are counted
+    fill: float | None = None  # replaces empty cells; None if they are invalid
+    values: tuple[str, ...] = ()  # categories with their own coordinate
+    usual: str = ""  # the most frequent category: zeros in all coordinates
+    first: str = ""  # the date that is day 0
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """The names of its numbers."""
+        """The names of its coordinates."""
         if self.kind == "category":
             return tuple(f"{self.name}={v or '(empty)'}" for v in (*self.values, "(other)"))
         gap = (f"{self.name} is empty",) if self.fill is not None else ()
         return (self.name, *gap)
 
     def numbers(self, raw: Raw) -> list[float]:
-        """Return the numbers of a value; raise ValueError, in words, if it does not fit."""
+        """Return the coordinates of a value; raises ValueError if it is invalid."""
         if self.kind == "category":
-            places = [float(_word(raw) == value) for value in self.values]
-            return [*places, float(_word(raw) not in (self.usual, *self.values))]
+            indicators = [float(_category(raw) == value) for value in self.values]
+            return [*indicators, float(_category(raw) not in (self.usual, *self.values))]
         if raw is None and self.fill is not None:
             return [self.fill, 1.0]
-        kind, value = _read(raw)
+        kind, value = _parse(raw)
         if kind != self.kind or not math.isfinite(value):
-            words = f"is {describe_value(raw)}; this must be {NEEDED[self.kind]}"
+            problem = f"is {describe_value(raw)}; it must be {EXPECTED[self.kind]}"
             if raw is None:
-                words = f"is empty, {NO_GAPS}; fill it, or put one such row first: then gaps are "
-                words += "read as the mean"
-            raise ValueError(f"{words}; or leave out such rows")
-        value -= _read(self.first)[1] if self.kind == "date" else 0.0
+                problem = (
+                    "is empty, but the encoding was fitted to rows without empty cells (at least "
+                    f"the first {SAMPLE_ROWS:,}); fill the cell, or move such a row to the top to "
+                    "replace empty cells by the mean"
+                )
+            raise ValueError(f"{problem}; or leave out such rows")
+        value -= _parse(self.first)[1] if self.kind == "date" else 0.0
         return [value, 0.0][: len(self.coordinates)]
 
     def describe(self) -> str:
-        """Say what is done to it."""
+        """Return the encoding in words, for reports."""
         if self.kind == "category":
-            each = ", ".join(v or "(empty)" for v in (*self.values, "all other values"))
-            return f"category: 0 or 1 for each of {each}; zeros for {self.usual or '(empty)'}"
-        words = f"days since {self.first}" if self.kind == "date" else UNCHANGED
-        gaps = f"; gaps are {self.fill:.6g}, the mean, and 1" if self.fill is not None else ""
-        return words + gaps
+            categories = ", ".join(v or "(empty)" for v in (*self.values, "all other values"))
+            return f"category: 0 or 1 for each of {categories}; zeros for {self.usual or '(empty)'}"
+        text = f"days since {self.first}" if self.kind == "date" else UNCHANGED
+        if self.fill is not None:
+            text += f"; empty cells become the mean ({self.fill:.6g}), marked by a 0/1 column"
+        return text
 
 
 class Encoding(msgspec.Struct, frozen=True):
-    """Turns named values into the numbers of a context; `Log.encoding` is fitted to a log.
+    """Encodes named values as the numbers of a context; `Log.encoding` is fitted to a log.
 
-    To store it with a policy, write ``policy.encoding = log.encoding.to_spec()``. A service takes
-    the same as the ``context`` of a cascade.
+    To save it with a policy, set ``policy.encoding = log.encoding.to_spec()``. A service accepts
+    the same spec as the ``context`` of a cascade.
 
     Examples
     --------
@@ -96,61 +101,72 @@ class Encoding(msgspec.Struct, frozen=True):
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """The names of the numbers of a context."""
+        """The names of the coordinates of a context."""
         return tuple(name for column in self.columns for name in column.coordinates)
 
     def vector(self, values: Mapping[str, Raw]) -> list[float]:
-        """Return the context of named values; `InvalidContextError` if one does not fit."""
-        if wrong := set(values) ^ {column.name for column in self.columns}:
-            raise InvalidContextError(f"missing or unknown: {', '.join(sorted(wrong))}")
-        found: list[float] = []
+        """Return the context of named values; raises `InvalidContextError` if invalid."""
+        names = {column.name for column in self.columns}
+        problems: list[str] = []
+        if missing := sorted(names - set(values)):
+            problems.append(f"missing context values: {', '.join(missing)}")
+        if unknown := sorted(set(values) - names):
+            hint = suggestion(unknown[0], sorted(names))
+            problems.append(f"unknown context values: {', '.join(unknown)} ({hint})")
+        if problems:
+            raise InvalidContextError("; ".join(problems))
+        numbers: list[float] = []
         for column in self.columns:
             try:
-                found += column.numbers(values[column.name])
+                numbers += column.numbers(values[column.name])
             except ValueError as error:
                 raise InvalidContextError(f"{column.name!r} {error}") from None
-        return found
+        return numbers
 
     def rows(self, batch: RowBatch, sources: Mapping[str, str], problems: Problems) -> Floats:
-        """Return the contexts of a few rows; ``sources`` says which column of the file is which."""
-        parts = [column_numbers(c, batch, sources[c.name], problems) for c in self.columns]
-        return np.hstack([np.empty((batch.n, 0)), *parts])
+        """Return the contexts of rows; ``sources`` maps names to columns of the file."""
+        blocks = [column_numbers(c, batch, sources[c.name], problems) for c in self.columns]
+        return np.hstack([np.empty((batch.n, 0)), *blocks])
 
     def describe(self) -> dict[str, str]:
-        """Say what is done to each column."""
+        """Return the encoding of each column in words, for reports."""
         return {column.name: column.describe() for column in self.columns}
 
     def to_spec(self) -> dict[str, Any]:
-        """Return everything about it as plain values, ready for JSON."""
-        return msgspec.json.decode(msgspec.json.encode(self))  # lists, as a file gives them back
+        """Return the encoding as plain values, ready for JSON."""
+        return msgspec.json.decode(msgspec.json.encode(self))  # lists, as read from a file
 
     @staticmethod
     def from_spec(spec: Mapping[str, Any]) -> "Encoding":
-        """Return the encoding of a spec."""
+        """Return the encoding that `to_spec` describes."""
         try:
-            found = msgspec.convert(spec, Encoding)
+            encoding = msgspec.convert(spec, Encoding)
         except msgspec.ValidationError as error:
-            raise InvalidParameterError(f"this is no encoding: {error}") from error
-        if any(c.kind == "date" and _read(c.first)[0] != "date" for c in found.columns):
-            raise InvalidParameterError("this is no encoding: dates need a first one")
-        return found
+            raise InvalidParameterError(f"invalid encoding: {error}") from error
+        for column in encoding.columns:
+            if column.kind == "date" and _parse(column.first)[0] != "date":
+                raise InvalidParameterError(
+                    f"invalid encoding: 'first' of the date column {column.name!r} must be a date, "
+                    f"got {column.first!r}"
+                )
+        return encoding
 
 
 def fit(batches: Iterable[RowBatch], sources: Mapping[str, str], log: str) -> Encoding:
-    """Read the columns of a context, ``sources`` by name; the first if all are plain numbers."""
-    found = [_Fit(name, column) for name, column in sources.items()]
+    """Fit an encoding to columns; reads only `SAMPLE_ROWS` rows if they are plain numbers."""
+    columns = [_ColumnFit(name, source) for name, source in sources.items()]
     for batch in batches:
         problems = Problems(log, batch.first, batch.lines)
-        for one in found:
-            one.add(batch, problems)
+        for column in columns:
+            column.add(batch, problems)
         problems.raise_any()
-        if batch.first + batch.n >= FIRST and all(one.plain for one in found):
+        if batch.first + batch.n >= SAMPLE_ROWS and all(column.plain for column in columns):
             return Encoding(tuple(Column(name) for name in sources))
-    return Encoding(tuple(one.column() for one in found))
+    return Encoding(tuple(column.encoding() for column in columns))
 
 
-class _Fit:
-    """What one column holds."""
+class _ColumnFit:
+    """Statistics of one column, from which its encoding is built."""
 
     def __init__(self, name: str, source: str) -> None:
         self._name, self._source = name, source
@@ -162,69 +178,77 @@ class _Fit:
     def add(self, batch: RowBatch, problems: Problems) -> None:
         cells = batch.cells(self._source, "number")
         self._rows += batch.n
-        for row, cell in cells.wrong.items():
+        for row, cell in cells.invalid.items():
             if cell.family is None:
-                problems.at(row, self._source, f"is {cell.words}; give a number, a text or a date")
-        if cells.family == "number" and not cells.wrong:
-            values = cells.values[~cells.null & np.isfinite(cells.values)]  # `rows` refuses others
-            with np.errstate(over="ignore"):  # of absurdly large numbers
+                message = f"is {cell.description}; it must be a number, a text or a date"
+                problems.at(row, self._source, message)
+        if cells.family == "number" and not cells.invalid:
+            # `Encoding.rows` rejects infinite and NaN values.
+            values = cells.values[~cells.null & np.isfinite(cells.values)]
+            with np.errstate(over="ignore"):  # in the sum of very large numbers
                 distinct = [(0, values.mean(), len(values))] if len(values) else []
         else:
             cells = batch.cells(self._source, "text")
-            counts = np.bincount(cells.values[~cells.null], minlength=len(cells.words)).tolist()
-            distinct = [(k, cells.words[k], n) for k, n in enumerate(counts) if n]
+            counts = np.bincount(cells.values[~cells.null], minlength=len(cells.texts)).tolist()
+            distinct = [(k, cells.texts[k], n) for k, n in enumerate(counts) if n]
         self._empty += int(cells.null.sum())
         for code, raw, n in distinct:
-            kind, value = _read(raw)
+            kind, value = _parse(raw)
             self._kind = self._kind or kind
-            if kind != self._kind or (kind == "category" and UNCLEAR.fullmatch(raw)):
-                before = f", where cells before it hold a {self._kind}"
-                words = f"is {describe_value(raw)}{before if kind != self._kind else ''}; write "
-                words += "numbers as 0.5, dates as 2026-01-31 and categories with a letter; leave "
-                words += "the cell empty if nobody knows"
+            if kind != self._kind or (kind == "category" and AMBIGUOUS.fullmatch(raw)):
+                message = f"is {describe_value(raw)}"
+                if kind != self._kind:
+                    message += f" in a column of {PLURAL[self._kind]}"
+                message += (
+                    "; write numbers as 0.5, dates as 2026-01-31 and categories with a letter, and "
+                    "leave the cell empty if unknown"
+                )
                 where = ~cells.null & ((cells.values == code) | (cells.family == "number"))
-                problems.where(where, self._source, words)
+                problems.where(where, self._source, message)
             elif kind == "category":
-                self._texts[_word(raw)] += n
+                self._texts[_category(raw)] += n
             elif math.isfinite(value):
                 self._sum += n * value
                 self._first = min(self._first, value)
-        if len(self._texts) > MOST_TEXTS:
-            words = f"has more than {MOST_TEXTS:,} distinct texts up to here, too many for"
-            problems.at(batch.n - 1, self._source, f"{words} categories; leave the column out")
+        if len(self._texts) > MAX_CATEGORIES:
+            message = (
+                f"has more than {MAX_CATEGORIES:,} distinct texts, too many for a category; leave "
+                "the column out"
+            )
+            problems.at(batch.n - 1, self._source, message)
 
     @property
     def plain(self) -> bool:
-        """Whether it holds numbers only so far."""
+        """Whether all cells so far are numbers, none of them empty."""
         return self._kind == "number" and not self._empty
 
-    def column(self) -> Column:
-        """Return how the column becomes numbers."""
+    def encoding(self) -> Column:
+        """Return the encoding of the column."""
         if self._kind == "category":
             self._texts[""] += self._empty
-            texts = sorted(self._texts, key=lambda word: (-self._texts[word], word))
-            least = max(LEAST_ROWS, LEAST_SHARE * self._rows)
-            frequent = tuple(word for word in texts[1:] if self._texts[word] >= least)
+            texts = sorted(self._texts, key=lambda text: (-self._texts[text], text))
+            least = max(MIN_CATEGORY_ROWS, MIN_CATEGORY_SHARE * self._rows)
+            frequent = tuple(text for text in texts[1:] if self._texts[text] >= least)
             return Column(self._name, "category", values=frequent, usual=texts[0])
         mean, first = self._sum / max(self._rows - self._empty, 1), ""
         if self._kind == "date":
             first = (EPOCH + self._first * DAY).isoformat(" ").removesuffix("+00:00")
             first = first.removesuffix(" 00:00:00")
-            mean -= _read(first)[1]
+            mean -= _parse(first)[1]
         fill = float(f"{mean:.{DIGITS}g}") if self._empty else None
         return Column(self._name, self._kind or "number", fill, first=first)
 
 
 def column_numbers(column: Column, batch: RowBatch, source: str, problems: Problems) -> Floats:
-    """Return the numbers of a column in a few rows."""
+    """Return the coordinates of a column for a batch of rows."""
     cells = batch.cells(source, "number" if column.kind == "number" else "text")
-    if cells.wrong:
+    if cells.invalid:
         cells = batch.cells(source, "text")
     plain = column.kind == "number" and cells.family == "number"
-    raws: list[str | None] = [None] if plain else [*cells.words, None]
+    raws: list[str | None] = [None] if plain else [*cells.texts, None]
     codes: Ints = np.where(cells.null, len(raws) - 1, -1 if plain else cells.values)
     table = np.zeros((len(raws), len(column.coordinates)))
-    present: list[int] = np.unique(codes[codes >= 0]).tolist()  # every distinct text once
+    present: list[int] = np.unique(codes[codes >= 0]).tolist()
     for code in present:
         try:
             table[code] = column.numbers(raws[code])
@@ -233,27 +257,32 @@ def column_numbers(column: Column, batch: RowBatch, source: str, problems: Probl
     if not plain:
         return table[codes]
     numbers = np.where(cells.null, table[0, 0], cells.values)
-    words = f"this must be {NEEDED['number']}, or empty (null) if nobody knows"
-    problems.where(~np.isfinite(numbers), source, lambda row: f"is {numbers[row]}; {words}")
+    problems.where(
+        ~np.isfinite(numbers),
+        source,
+        lambda row: (
+            f"is {numbers[row]}; it must be {EXPECTED['number']}, or empty (null) if unknown"
+        ),
+    )
     return np.column_stack([numbers, cells.null.astype(float)])[:, : table.shape[1]]
 
 
-def _read(raw: Raw) -> tuple[Kind, float]:
-    """Return what a value is, and a number, or a date in days, as a number."""
+def _parse(raw: Raw) -> tuple[Kind, float]:
+    """Return the kind of a value, and its number: days for dates, NaN for categories."""
     text = str(raw).strip()
     if text.lower() in BOOLS:
         return "number", BOOLS[text.lower()]
     if isinstance(parse_number(text), int | float):
         return "number", float(text)
     try:
-        when = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return "category", math.nan
-    return "date", (when.replace(tzinfo=when.tzinfo or UTC) - EPOCH) / DAY
+    return "date", (moment.replace(tzinfo=moment.tzinfo or UTC) - EPOCH) / DAY
 
 
-def _word(raw: Raw) -> str:
-    """Return a category as text: that of a number does not depend on its type."""
+def _category(raw: Raw) -> str:
+    """Return a category as text; for a number, the text does not depend on its type."""
     text = "" if raw is None else str(raw).strip()
     if isinstance(parse_number(text), float):
         text = text.removesuffix(".0")

@@ -1,4 +1,4 @@
-"""A log of rounds: the meaning of its columns, and its rows in bounded memory."""
+"""Logs of rounds: the roles of columns, and reading rows in bounded memory."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,13 +14,14 @@ import msgspec
 from stopwise.checks import integer
 from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.chunk import Chunk, make_chunk
-from stopwise.logs.encoding import FIRST, Column, Encoding, fit
+from stopwise.logs.encoding import SAMPLE_ROWS, Column, Encoding, fit
 from stopwise.logs.formats.arrow import ArrowReader, open_stream
 from stopwise.logs.formats.csv import CsvReader
 from stopwise.logs.formats.json_lines import JsonLinesReader
 from stopwise.logs.formats.parquet import open_parquet
 from stopwise.logs.rows import Layout, quoted
 from stopwise.progress import Progress, no_progress
+from stopwise.text import closest
 
 RowReader: TypeAlias = CsvReader | JsonLinesReader | ArrowReader
 READERS: dict[str, Callable[[Path], RowReader]] = {
@@ -31,34 +32,33 @@ READERS: dict[str, Callable[[Path], RowReader]] = {
 }
 CONTEXT, REVEALED, OUTPUT = "context.", "revealed.", "output."
 COST, RIGHT = "cost.", "right."
-SAMPLE = 1 << 20  # bytes from which the number of lines is guessed, for progress only
+SAMPLE_BYTES = 1 << 20  # for an estimate of the number of lines, for progress only
 
 
 class Columns(msgspec.Struct, frozen=True):
-    """The columns of a table that was not written by Stopwise.
+    """The roles of the columns of a table, where names differ from the log format.
 
-    Leave out what has the names of the format (docs/logs.md). If ``outputs`` is given,
-    ``stop``, ``rule_stop`` and ``failed`` are read only if they are given too.
+    Omit the roles whose columns have the standard names (docs/log-format.md). With ``outputs``,
+    the columns ``stop``, ``rule_stop`` and ``failed`` are read only if named here.
 
     Attributes
     ----------
     context : tuple of str or None
-        What is known before the first arm; default: every ``context.*``. An empty tuple
-        means that the log has no contexts.
+        The context before the first arm; default: every ``context.*``. An empty tuple means that
+        the log has no contexts.
     outputs : tuple of str or None
-        The output of each arm, in the order of the cascade; default: every ``output.*``.
+        The output of each arm, in cascade order; default: every ``output.*``.
     label : str or None
-        The right answer; default: ``label``, if there is such a column. An empty text means that
-        no column is read.
+        The right answer; default: ``label``, if present. An empty string reads no labels.
     right : tuple of str or None
         Whether the answer of each arm was right, in the order of ``outputs``; default: every
-        ``right.*``. An empty tuple means that no column is read.
+        ``right.*``. An empty tuple reads none.
     stop : str or None
         The arm at which the round stopped, by name or 0-based number.
     rule_stop : str or None
-        The arm at which the rule itself would have stopped.
+        The arm at which the stopping rule itself would have stopped.
     failed : str or None
-        The arm that was run and did not answer.
+        The arm that ran without giving an answer.
 
     Examples
     --------
@@ -76,54 +76,55 @@ class Columns(msgspec.Struct, frozen=True):
 
 
 class Log:
-    r"""Rounds in a table: one row per round, in files or in memory (docs/logs.md).
+    r"""A table of rounds, one per row, in files or in memory (docs/logs.md).
 
-    Opening a log reads the names of its columns; `chunks` reads the rows, as often as you like, in
-    memory that does not grow with the file. An `Encoding` is fitted to the contexts before.
+    Opening a log reads the names of its columns. `chunks` reads the rows, any number of times, in
+    bounded memory; before the first time, an `Encoding` is fitted to the contexts.
 
     Parameters
     ----------
     source : str, path or table
         A file (``.parquet``, ``.csv``, ``.jsonl``, ``.ndjson``), a glob or a folder of Parquet
-        files, or what has ``__arrow_c_stream__``: a frame of pandas or Polars, a relation of
-        DuckDB, an Arrow table.
+        files, or an object with ``__arrow_c_stream__``: a data frame of pandas or Polars, a
+        relation of DuckDB, an Arrow table.
     columns : Columns, optional
-        The names of the columns, if they are not those of the format.
+        The roles of columns without standard names.
     encoding : Encoding, optional
-        That of the contexts, if it should not be fitted to this log.
+        The encoding of the contexts; by default it is fitted to this log.
     normalise_answers : bool
-        Whether to compare answers without regard to case and space, and 1, true and yes as equal.
+        Whether to ignore case and surrounding space in answers, and to treat 1, true and yes as
+        equal.
     name : str, optional
-        What messages and results call it.
+        The name in messages and results.
 
     Attributes
     ----------
     path : Path
-        Of a table, its name.
+        The file; for a table in memory, its name.
     columns : Columns
     layout : Layout
-        What each column is for.
+        The role of each column.
     arms : tuple of str
-        In the order of the cascade.
+        In cascade order.
     context : tuple of str
-        Names of the coordinates: those known from the start, then what each arm but the last
-        reveals, ``<arm>.<name>``.
+        Names of the coordinates: those available before the first arm, then ``<arm>.<name>`` for
+        those that each arm but the last reveals.
     encoding : Encoding
-        How the columns known from the start become coordinates.
+        The encoding of the columns available before the first arm.
     sees : tuple of int or None
-        How many coordinates are known after each arm but the last, as in the features that
-        `bind` makes of `Answers`; None where no arm reveals any.
+        The number of coordinates available after each arm but the last, as in the features that
+        `bind` builds from `Answers`; None if no arm reveals any.
     has_labels, has_costs : bool
-        Whether there are columns of right answers, or of which arms were right; of what calls
-        really cost.
+        Whether there are columns for right answers (``label`` or ``right.*``) and for actual
+        costs.
     rows : int or None
-        How many rounds there are, where the file says (Parquet).
+        The number of rounds, if the file records it (Parquet).
 
     Raises
     ------
     InvalidLogError
-        If the file is damaged, empty or lacks a column; from `chunks`, if cells are wrong (it
-        lists the first ten).
+        If the file is damaged, empty or lacks a column; from `chunks`, if cells are invalid (the
+        first ten are listed).
 
     Examples
     --------
@@ -160,8 +161,8 @@ class Log:
             self._file: RowReader = open_stream(source, self.path.name)
         elif not hasattr(source, "__fspath__") and not isinstance(source, str):
             raise InvalidParameterError(
-                f"a log is a file or a table (a data frame, an Arrow table), not a "
-                f"{type(source).__name__}; of a lazy frame, give what .collect() returns"
+                f"a log must be a file or a table (a data frame, an Arrow table), got "
+                f"{type(source).__name__}; call .collect() on a lazy frame"
             )
         else:
             self.path = Path(source)
@@ -172,30 +173,29 @@ class Log:
         self.arms = self.layout.arms
         self.has_labels = self.layout.label is not None or bool(self.layout.right)
         self.has_costs = bool(self.layout.costs)
-        self.normalise_answers, self._given = normalise_answers, encoding
-        if (
-            absent := {c.name for c in (encoding.columns if encoding else ())}
-            - self.layout.sources.keys()
-        ):
+        self.normalise_answers = normalise_answers
+        self._fixed_encoding = encoding
+        encoded = {column.name for column in encoding.columns} if encoding else set[str]()
+        if missing := sorted(encoded - self.layout.sources.keys()):
             raise InvalidParameterError(
-                f"the context of {self.path.name}, {', '.join(self.layout.sources) or 'empty'}, "
-                f"has no {', '.join(sorted(absent))}, which the encoding takes"
+                f"{self.path.name} has no context {quoted(missing)}, which the encoding needs; its "
+                f"context is {quoted(self.layout.sources)}"
             )
 
     @cached_property
     def encoding(self) -> Encoding:
-        """How the columns of the context become numbers; reads them, unless it was given."""
+        """The encoding of the context; fitted to the log unless passed to the constructor."""
         sources = self.layout.sources
-        if self._given is not None:
-            return self._given
+        if self._fixed_encoding is not None:
+            return self._fixed_encoding
         if self._file.once or not sources:
             return Encoding(tuple(map(Column, sources)))
-        batches = self._file.batches(self.layout.only(self.layout.base), FIRST)
+        batches = self._file.batches(self.layout.only(self.layout.base), SAMPLE_ROWS)
         return fit(batches, sources, self.path.name)
 
     @property
     def n_initial(self) -> int:
-        """How many coordinates are known before the first arm."""
+        """The number of coordinates available before the first arm."""
         return len(self.encoding.coordinates)
 
     @property
@@ -205,31 +205,32 @@ class Log:
 
     @property
     def sees(self) -> tuple[int, ...] | None:
-        """How many coordinates are known after each arm but the last."""
-        known = accumulate(map(len, self.layout.revealed), initial=self.n_initial)
-        return tuple(known)[1:] if any(self.layout.revealed) else None
+        """The number of coordinates available after each arm but the last."""
+        counts = accumulate(map(len, self.layout.revealed), initial=self.n_initial)
+        return tuple(counts)[1:] if any(self.layout.revealed) else None
 
     def chunks(self, size: int = 65_536, progress: Progress = no_progress) -> Iterator[Chunk]:
         """Yield the rounds in order, up to ``size`` at a time.
 
-        Calls ``progress("reading", done, of)``; in text files ``of`` is a guess until the end.
+        Calls ``progress("reading", done, of)``; for text files ``of`` is an estimate.
         """
         return self._chunks(integer("size", size, least=1), progress)
 
     def read_cells(self, columns: Sequence[str], rows: Sequence[int]) -> list[list[str]]:
-        """Return those of the columns that there are as text: names, then cells of some rows."""
+        """Return cells as text: a header, then the rows; columns that do not exist are skipped."""
         names = [name for name in columns if name in self._file.names]
-        found: dict[int, list[str]] = {}
+        texts: dict[int, list[str]] = {}
         for batch in self._file.batches(self.layout.only(names), 65_536):
             cells = [batch.cells(name, "text") for name in names]
             for k in {row - batch.first for row in rows}.intersection(range(batch.n)):
-                row = ["" if c.null[k] else c.words[int(c.values[k])] for c in cells]
-                found[batch.first + k] = row
-        return [names, *(found[row] for row in rows)]
+                row = ["" if c.null[k] else c.texts[int(c.values[k])] for c in cells]
+                texts[batch.first + k] = row
+        return [names, *(texts[row] for row in rows)]
 
     def _chunks(self, size: int, progress: Progress) -> Iterator[Chunk]:
-        family, done, expected = None, 0, self.rows or self._guessed_rows()
-        encoding = self.encoding  # before the rows are read
+        family, done = None, 0
+        expected = self.rows or self._estimated_rows()
+        encoding = self.encoding  # may read the log, so before its rows
         for batch in self._file.batches(self.layout, size):
             if batch.n:
                 if done:
@@ -241,11 +242,11 @@ class Log:
                 done += batch.n
         progress("reading", done, done)
 
-    def _guessed_rows(self) -> int:
+    def _estimated_rows(self) -> int:
         if not self._sample.is_file():
             return 0
         with self._sample.open("rb") as file:
-            sample = file.read(SAMPLE)
+            sample = file.read(SAMPLE_BYTES)
         return self._sample.stat().st_size * sample.count(b"\n") // max(len(sample), 1)
 
     def __repr__(self) -> str:
@@ -255,34 +256,33 @@ class Log:
 
 
 def format_suffix(path: Path) -> str:
-    """Return the suffix of a file in lower case; a folder is of Parquet."""
+    """Return the suffix of a log in lower case; folders hold Parquet files."""
     suffix = ".parquet" if path.is_dir() else path.suffix.lower()
     if suffix not in READERS:
         raise InvalidParameterError(
-            f"the format of {path.name} is not known; a log ends in {', '.join(READERS)}"
+            f"unknown format of {path.name}; a log ends in {', '.join(READERS)}"
         )
     return suffix
 
 
 def open_rows(path: Path) -> RowReader:
-    """Open a file, or several in Parquet."""
+    """Open a file, or several Parquet files."""
     suffix = format_suffix(path)
     if path.is_file() and path.stat().st_size == 0:
         raise InvalidLogError(f"{path.name} is empty: it has no columns and no rows")
     if not path.exists() and not (suffix == ".parquet" and has_magic(str(path))):
-        raise FileNotFoundError(f"there is no file {path}")
+        raise FileNotFoundError(f"{path} does not exist")
     return READERS[suffix](path)
 
 
 def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
-    """Return what each column of a file is for; ``columns`` are the names that the user gave."""
+    """Return the role of each column of a file; ``columns`` overrides the standard names."""
     _check_distinct(names, "columns", file)
     outputs = _chosen(columns.outputs, OUTPUT, names, "outputs", file)
     base = _chosen(columns.context, CONTEXT, names, "context", file)
     if len(outputs) < 2:
         raise InvalidLogError(
-            f"{file} has the output of {', '.join(outputs) or 'no arm'} only; a cascade has two "
-            "arms or more"
+            f"{file} must have an output column for each of at least 2 arms, got {quoted(outputs)}"
         )
     arms = tuple(name.removeprefix(OUTPUT) for name in outputs)
     _check_distinct(arms, "arms", file)
@@ -295,7 +295,8 @@ def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
                 of_arm[name] = arm
             elif standard:
                 raise InvalidLogError(
-                    f"{file}: column {name!r} names no arm; the arms are {quoted(arms)}"
+                    f"{file}: column {name!r} does not belong to an arm; the arms are "
+                    f"{quoted(arms)}"
                 )
     revealed = tuple(
         tuple(name for name, arm in of_arm.items() if arm == i and name.startswith(REVEALED))
@@ -303,21 +304,21 @@ def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
     )
     prices = {arm: name for name, arm in of_arm.items() if name.startswith(COST)}
     right = _right(columns.right, of_arm, names, len(arms), file)
-    given: dict[str, str | None] = {}
+    by_role: dict[str, str | None] = {}
     for role in ("label", "stop", "rule_stop", "failed"):
         name: str | None = getattr(columns, role)
         if role == "label" and name == "":
-            given[role] = None
+            by_role[role] = None
             continue
         if name is not None and name not in names:
             raise _missing([name], names, role, file)
         expected = role in names and (standard or role == "label")
-        given[role] = role if name is None and expected else name
-    later = {given["label"]: "the label", **dict.fromkeys(outputs, "an output")}
+        by_role[role] = role if name is None and expected else name
+    later = {by_role["label"]: "the label", **dict.fromkeys(outputs, "an output")}
     later |= dict.fromkeys(right, "a label")
-    if known := [f"{name!r} is {later[name]}" for name in base if name in later]:
+    if leaks := [f"{name!r} is {later[name]}" for name in base if name in later]:
         raise InvalidLogError(
-            f"{file}: {', '.join(known)}, which nobody knows before the first arm runs: leave it "
+            f"{file}: {', '.join(leaks)}, which is not available before the first arm; leave it "
             "out of the context"
         )
     return Layout(
@@ -332,7 +333,7 @@ def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
         costs=tuple(prices.get(i) for i in range(len(arms))) if prices else (),
         right=right,
         kind="kind" if standard and "kind" in names else None,
-        **given,
+        **by_role,
     )
 
 
@@ -343,59 +344,64 @@ def _right(
     n_arms: int,
     file: str,
 ) -> tuple[str | None, ...]:
-    """Return the column that says whether each arm was right; () if there is none."""
+    """Return by arm the column of whether it was right; () if there are none."""
     if chosen is None:
         columns = {arm: name for name, arm in of_arm.items() if name.startswith(RIGHT)}
         return tuple(columns.get(i) for i in range(n_arms)) if columns else ()
-    found = _chosen(chosen, RIGHT, names, "right", file) if chosen else ()
-    if found and len(found) != n_arms:
+    columns = _chosen(chosen, RIGHT, names, "right", file) if chosen else ()
+    if columns and len(columns) != n_arms:
         raise InvalidLogError(
-            f"{file}: right names {len(found)} columns for {n_arms} arms: give one for each arm, "
-            "in the order of the outputs"
+            f"{file}: right must have a column for each of the {n_arms} arms, in the order of the "
+            f"outputs, got {len(columns)}"
         )
-    return found
+    return columns
 
 
 def _arm_of(column: str, arms: Sequence[str]) -> int | None:
     """Return the arm of ``revealed.<arm>.<name>``, ``cost.<arm>`` or ``right.<arm>``, or None.
 
-    Names of arms may hold dots; of two that fit, the longer is meant.
+    Names of arms may contain dots; the longest match wins.
     """
-    fits = [
+    matches = [
         i
         for i, arm in enumerate(arms)
         if column in (COST + arm, RIGHT + arm) or column.startswith(f"{REVEALED}{arm}.")
     ]
-    return max(fits, key=lambda i: len(arms[i]), default=None)
+    return max(matches, key=lambda i: len(arms[i]), default=None)
 
 
 def _chosen(
-    given: tuple[str, ...] | None, prefix: str, names: Sequence[str], what: str, file: str
+    chosen: tuple[str, ...] | None, prefix: str, names: Sequence[str], role: str, file: str
 ) -> tuple[str, ...]:
-    """Return the columns that the user gave, or else those with the prefix."""
-    if given is None:
-        found = tuple(name for name in names if name.startswith(prefix))
-        if not found:
-            raise _missing([f"{prefix}<name>"], names, what, file)
-        return found
-    # In a file of the format, "age" is short for "context.age".
-    found = tuple(name if name in names else prefix + name for name in given)
-    absent = [name for name, full in zip(given, found, strict=True) if full not in names]
+    """Return the chosen columns, by default those with the prefix."""
+    if chosen is None:
+        columns = tuple(name for name in names if name.startswith(prefix))
+        if not columns:
+            raise _missing([f"{prefix}<name>"], names, role, file)
+        return columns
+    # In a log with standard names, "age" is short for "context.age".
+    columns = tuple(name if name in names else prefix + name for name in chosen)
+    absent = [name for name, column in zip(chosen, columns, strict=True) if column not in names]
     if absent:
-        raise _missing(absent, names, what, file)
-    _check_distinct(found, what, file)
-    return found
+        raise _missing(absent, names, role, file)
+    _check_distinct(columns, role, file)
+    return columns
 
 
 def _missing(absent: Sequence[str], names: Sequence[str], role: str, file: str) -> InvalidLogError:
-    option = f"--{role}, " if role in ("context", "outputs", "label", "right") else ""
-    none = ' ("" and () if there are none)' if role == "context" else ""
+    option = f"--{role} or " if role in ("context", "outputs", "label", "right") else ""
+    if role == "context":
+        empty = ', or pass an empty value (--context "", Columns(context=())) if there are none'
+    else:
+        empty = ""
+    near = None if absent[0].endswith("<name>") else closest(absent[0], names)
+    hint = "" if near is None else f" (did you mean {near!r}?)"
     return InvalidLogError(
-        f"{file} has no column {quoted(absent)}; its columns are {quoted(names)}. Name your own "
-        f"with {option}Columns({role}=…){none}"
+        f"{file} has no column {quoted(absent)}{hint}; its columns are {quoted(names)}. Choose "
+        f"other columns with {option}Columns({role}=…){empty}"
     )
 
 
-def _check_distinct(names: Sequence[str], what: str, file: str) -> None:
-    if twice := [name for name, n in Counter(names).items() if n > 1]:
-        raise InvalidLogError(f"{file}: {what} are named twice: {quoted(twice)}")
+def _check_distinct(names: Sequence[str], role: str, file: str) -> None:
+    if duplicates := [name for name, n in Counter(names).items() if n > 1]:
+        raise InvalidLogError(f"{file}: duplicate {role}: {quoted(duplicates)}")

@@ -135,11 +135,11 @@ def _rows_by_value(batch: RowBatch, column: str) -> dict[str, Ints]:
     """Return the rows that hold each value of a column."""
     cells = batch.cells(column, "text")
     # An empty cell and an empty text are the same value.
-    empty = cells.words.index("") if "" in cells.words else -1
+    empty = cells.texts.index("") if "" in cells.texts else -1
     codes = np.where(cells.null, empty, cells.values)
     distinct, index, counts = np.unique(codes, return_inverse=True, return_counts=True)
     codes_in_order: list[int] = distinct.tolist()
-    values = ["" if code < 0 else cells.words[code] for code in codes_in_order]
+    values = ["" if code < 0 else cells.texts[code] for code in codes_in_order]
     rows = np.split(np.argsort(index, kind="stable"), np.cumsum(counts)[:-1])
     return dict(zip(values, rows, strict=True))
 

@@ -1,4 +1,4 @@
-"""Rows of a log as stored: columns, cells, and errors that name a cell."""
+"""Rows of a log as stored: columns, cells, and errors that locate a cell."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -12,26 +12,26 @@ from stopwise.arrays import Bools
 from stopwise.errors import InvalidLogError
 from stopwise.text import shorten
 
-Family: TypeAlias = Literal["number", "text"]  # answers of one family can be compared
-Use: TypeAlias = Literal["number", "answer", "text"]  # what a column is read for
-# A row with the line on which it ends; a text instead of the row says what is wrong with it.
+Family: TypeAlias = Literal["number", "text"]  # answers are comparable within a family
+Use: TypeAlias = Literal["number", "answer", "text"]  # how the cells of a column are parsed
+# The line on which a row ends, and the row; for an invalid row, the error message instead.
 Record: TypeAlias = "tuple[int, Any | str]"
 
-EXACT = 2**53  # whole numbers up to here are floats exactly
-MOST = 10  # problems that one error lists
+EXACT = 2**53  # every integer up to this magnitude is exact as a float
+MAX_LISTED = 10  # problems in one error message
 BOM = b"\xef\xbb\xbf"
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """What the columns of a log hold; None where it has no such column."""
+    """The role of each column of a log; None for a role without a column."""
 
     arms: tuple[str, ...]  # names, in the order of the cascade
-    context: tuple[str, ...]  # names of all coordinates: those of base, then what each arm adds
+    context: tuple[str, ...]  # names of the coordinates: those of base, then the revealed ones
     base: tuple[str, ...]  # columns of the context before the first arm
-    revealed: tuple[tuple[str, ...], ...]  # columns that each arm but the last adds
-    outputs: tuple[str, ...]  # the column of each arm's output
-    costs: tuple[str | None, ...]  # that of its cost; empty if none has any
-    right: tuple[str | None, ...]  # that says whether it was right; empty if none has any
+    revealed: tuple[tuple[str, ...], ...]  # by arm (all but the last), columns it adds
+    outputs: tuple[str, ...]  # by arm, the column of its output
+    costs: tuple[str | None, ...]  # by arm, the column of its cost; () if no arm has one
+    right: tuple[str | None, ...]  # by arm, whether it was right; () if no arm has one
     kind: str | None
     label: str | None
     stop: str | None
@@ -40,67 +40,64 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The columns that are compared with one another: outputs, and the label if any."""
+        """The columns compared with one another: the outputs and, if present, the label."""
         return self.outputs if self.label is None else (*self.outputs, self.label)
 
     @property
     def used(self) -> tuple[str, ...]:
-        """Every column that is read, once."""
+        """The columns to read, without duplicates."""
         optional = [self.stop, self.rule_stop, self.failed, self.kind, *self.costs, *self.right]
         names = [*self.base, *chain(*self.revealed), *self.answers, *filter(None, optional)]
         return tuple(dict.fromkeys(names))
 
     @property
     def sources(self) -> dict[str, str]:
-        """The columns of the context before the first arm, by their names in it."""
+        """The column of each coordinate of the context before the first arm, by name."""
         return dict(zip(self.context, self.base, strict=False))
 
     def only(self, base: Sequence[str]) -> "Layout":
-        """Return a layout that reads nothing but some columns."""
-        none = dict.fromkeys(("kind", "label", "stop", "rule_stop", "failed"))
+        """Return a layout that reads only these columns."""
+        unset = dict.fromkeys(("kind", "label", "stop", "rule_stop", "failed"))
         empty = dict.fromkeys(("arms", "revealed", "outputs", "costs", "right"), ())
-        return msgspec.structs.replace(self, base=tuple(base), **none, **empty)
+        return msgspec.structs.replace(self, base=tuple(base), **unset, **empty)
 
 
-class WrongCell(msgspec.Struct, frozen=True):
-    """A cell that does not fit the others of its column: what it holds, and its family."""
+class InvalidCell(msgspec.Struct, frozen=True):
+    """A cell whose type differs from that of its column."""
 
-    words: str
+    description: str
     family: Family | None = None
 
 
 class Cells(msgspec.Struct, frozen=True, eq=False):
-    """One column of a few rows; bools are numbers, as in Python, where ``True == 1``."""
+    """A column of a batch of rows; bools are numbers, as in Python, where ``True == 1``."""
 
     family: Family
-    values: NDArray[Any]  # float64 or int64 numbers, or positions in ``words``; 0 where null
+    values: NDArray[Any]  # float64 or int64 numbers, or indices into ``texts``; 0 where null
     null: Bools  # which cells are empty
-    words: tuple[str, ...] = ()  # the distinct texts
-    wrong: Mapping[int, WrongCell] = {}  # by row, cells that do not fit the others
+    texts: tuple[str, ...] = ()  # the distinct texts
+    invalid: Mapping[int, InvalidCell] = {}  # by row
 
     def describe(self, row: int) -> str:
-        """Return what a cell holds, for an error."""
+        """Return the value of a cell for an error message."""
         value = self.values[row].item()
-        return describe_value(self.words[value] if self.family == "text" else value)
+        return describe_value(self.texts[value] if self.family == "text" else value)
 
 
-CellReader: TypeAlias = Callable[[str, Use], Cells]  # column, use → its cells
+CellReader: TypeAlias = Callable[[str, Use], Cells]  # (column, use) → cells
 
 
 class RowBatch(msgspec.Struct, frozen=True, eq=False):
-    """A few rows of a file: the number of the first, how many, and a function for their columns.
+    """Consecutive rows of a file, whose columns are parsed on demand."""
 
-    ``lines`` are those of the file on which the rows end, from 1; None in Parquet.
-    """
-
-    first: int
+    first: int  # index of the first row
     n: int
     cells: CellReader
-    lines: Sequence[int] | None = None
+    lines: Sequence[int] | None = None  # the line on which each row ends, from 1; None in Parquet
 
 
 class Problems:
-    """Collects what is wrong with a few rows.
+    """Collects the problems of a batch of rows and raises them as one error.
 
     Examples
     --------
@@ -119,43 +116,43 @@ class Problems:
         self._file = file
         self._first = first
         self._lines = lines
-        self._found: dict[tuple[int, str | None], str] = {}  # the first problem of each cell
+        self._messages: dict[tuple[int, str | None], str] = {}  # the first problem of each cell
 
     def at(self, row: int, column: str | None, message: str) -> None:
-        """Record that a cell is wrong, or a row."""
-        self._found.setdefault((row, column), message)
+        """Record a problem of a cell, or of a row if ``column`` is None."""
+        self._messages.setdefault((row, column), message)
 
-    def where(self, wrong: Bools, column: str, message: Callable[[int], str] | str) -> None:
-        """Record that cells of a column are wrong in some rows."""
-        for row in np.flatnonzero(wrong)[:MOST].tolist():
+    def where(self, invalid: Bools, column: str, message: Callable[[int], str] | str) -> None:
+        """Record a problem of a column in each row where ``invalid`` is true."""
+        for row in np.flatnonzero(invalid)[:MAX_LISTED].tolist():
             self.at(row, column, message if isinstance(message, str) else message(row))
 
     def raise_any(self) -> None:
-        """Raise `InvalidLogError` if anything was recorded."""
-        if not self._found:
+        """Raise `InvalidLogError` if a problem was recorded."""
+        if not self._messages:
             return
-        found = sorted(self._found.items(), key=lambda one: one[0][0])
+        by_row = sorted(self._messages.items(), key=lambda item: item[0][0])
         listed: list[str] = []
-        for (row, column), message in found[:MOST]:
+        for (row, column), message in by_row[:MAX_LISTED]:
             where = describe_row(
                 self._first + row, None if self._lines is None else self._lines[row]
             )
             listed.append(f"{where}{f', column {column!r}' if column else ''}: {message}")
         if len(listed) == 1:
             raise InvalidLogError(f"{self._file}, {listed[0]}")
-        first = f" (the first {MOST}, there may be more)" if len(listed) == MOST else ""
+        first = f" (the first {MAX_LISTED} are listed)" if len(listed) == MAX_LISTED else ""
         raise InvalidLogError(
             "\n  ".join([f"{self._file} cannot be read; fix these cells{first}:", *listed])
         )
 
 
 def describe_row(row: int, line: int | None = None) -> str:
-    """Name a row of a log; rows are numbered from 0 and shown from 1."""
+    """Return the place of a row, given its index from 0; messages count from 1."""
     return f"row {row + 1}" if line is None else f"row {row + 1} (line {line})"
 
 
 def decode_lines(lines: Iterable[bytes], file: str) -> Iterator[str]:
-    r"""Decode lines from UTF-8."""
+    """Decode lines from UTF-8, without a byte order mark."""
     for number, line in enumerate(lines, 1):
         try:
             yield (line.removeprefix(BOM) if number == 1 else line).decode()
@@ -169,7 +166,7 @@ def decode_lines(lines: Iterable[bytes], file: str) -> Iterator[str]:
 def batches_of(
     records: Iterator[Record], read: Callable[[Sequence[Any]], CellReader], file: str, size: int
 ) -> Iterator[RowBatch]:
-    """Yield the rows of a text file, up to ``size`` at a time; ``read`` gives the cells of some."""
+    """Yield the rows of a text file, up to ``size`` at a time; ``read`` parses their columns."""
     first = 0
     while batch := list(islice(records, size)):
         lines = [line for line, _ in batch]
@@ -183,17 +180,17 @@ def batches_of(
 
 
 def gather(values: Sequence[Any], use: Use = "answer") -> Cells:
-    """Turn Python values into a column: numbers, bools, texts and None.
+    """Return Python values (numbers, bools, texts and None) as a column.
 
     Examples
     --------
     >>> cells = gather([1, None, 3])
     >>> cells.family, cells.values.tolist(), cells.null.tolist()
     ('number', [1, 0, 3], [False, True, False])
-    >>> gather(["cat", "dog", "cat", 5]).wrong
-    {3: WrongCell(words='the number 5', family='number')}
+    >>> gather(["cat", "dog", "cat", 5]).invalid
+    {3: InvalidCell(description='the number 5', family='number')}
     """
-    if use == "text":  # whatever they are
+    if use == "text":
         values = [None if value is None else str(value) for value in values]
     elif use == "answer" and any(isinstance(value, int | float) for value in values):
         values = [None if isinstance(v, str) and is_blank(v) else v for v in values]
@@ -205,41 +202,41 @@ def gather(values: Sequence[Any], use: Use = "answer") -> Cells:
         return Cells("text", np.array(codes, dtype=np.int64), null, tuple(index))
     if types <= {int, float, bool}:
         kind, least, most = np.int64, -(2**63), 2**63 - 1
-        words = "a number of more than 64 bits"
+        reason = "does not fit in 64 bits"
         if float in types:
             kind, least, most = np.float64, -EXACT, EXACT
-            words = "too large to compare with fractions"
+            reason = "is too large to compare exactly with fractions"
         numbers = [0 if value is None else value for value in values]
-        wrong = {
-            row: WrongCell(f"{value}, {words}", "number")
+        invalid = {
+            row: InvalidCell(f"{value}, which {reason}", "number")
             for row, value in enumerate(numbers)
             if type(value) is int and not least <= value <= most
         }
-        if not wrong:
+        if not invalid:
             return Cells("number", np.array(numbers, dtype=kind), null)
     else:
         families = dict[int, Family | None]()
         families |= {row: _family(v) for row, v in enumerate(values) if v is not None}
-        expected = next((one for one in families.values() if one), None)
-        wrong = {
-            row: WrongCell(describe_value(values[row]), family)
+        expected = next(filter(None, families.values()), None)
+        invalid = {
+            row: InvalidCell(describe_value(values[row]), family)
             for row, family in families.items()
             if family is None or family != expected
         }
-    rest = gather([None if row in wrong else value for row, value in enumerate(values)], use)
-    return msgspec.structs.replace(rest, wrong=wrong)
+    valid = gather([None if row in invalid else value for row, value in enumerate(values)], use)
+    return msgspec.structs.replace(valid, invalid=invalid)
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a text has no characters but space."""
+    """Return whether a text is empty or white space."""
     return not text.strip()
 
 
 def parse_number(text: str) -> int | float | str | None:
-    """Return the number in a text, None if it is empty, or the text if it is not a number."""
+    """Return the number in a text, or None if it is empty, or the text if not a number."""
     if not text:
         return None
-    for kind in (int, float) if "_" not in text else ():  # to Python alone, 1_000 is a number
+    for kind in (int, float) if "_" not in text else ():  # only Python reads 1_000 as a number
         try:
             return kind(text)
         except ValueError:
@@ -248,7 +245,7 @@ def parse_number(text: str) -> int | float | str | None:
 
 
 def describe_value(value: Any) -> str:
-    """Return what a value is, for an error."""
+    """Return the type and the value for an error message."""
     if isinstance(value, str):
         return f"the text {shorten(value, 60)!r}"
     if isinstance(value, int | float):
@@ -263,5 +260,5 @@ def _family(value: Any) -> Family | None:
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Return names for an error."""
+    """Return names for an error message."""
     return ", ".join(map(repr, names)) or "none"

@@ -1,4 +1,4 @@
-"""The unit of costs and results: one wrong answer, or the currency of the prices."""
+"""Units of costs and results: wrong answers, or the currency of the prices."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from stopwise.arrays import Floats
 from stopwise.cascade import Cascade
 from stopwise.reporting.wording import number
 
-DIGITS = 12  # of 1/λ: recovers the error cost that λ was computed from, without rounding error
+DIGITS = 12  # of 1/λ, to recover the error cost from which λ was computed without rounding error
 
 
 def error_cost(cascade: Cascade) -> float:
@@ -18,7 +18,7 @@ def error_cost(cascade: Cascade) -> float:
     (1.0, 49.0)
     """
     weights = np.unique(cascade.tradeoff)
-    if len(weights) > 1:  # errors are then the only unit that all λᵢCᵢ share
+    if len(weights) > 1:  # then wrong answers are the only common unit of the λᵢCᵢ
         return 1.0
     return float(f"{1 / float(weights[0]):.{DIGITS}g}")
 

@@ -1,4 +1,4 @@
-"""Counts of distinct answers by arm, and warnings about answers that look misspelled."""
+"""Counts of distinct answers by arm, and warnings about inconsistent spelling."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, starmap
@@ -10,23 +10,23 @@ import numpy as np
 from stopwise.arrays import Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH, unlike_labels
-from stopwise.logs.chunk import Chunk, normal
+from stopwise.logs.chunk import Chunk, normalise
 from stopwise.reporting.wording import join_list, percent, plural, short
 from stopwise.text import closest
 
-MOST = 1000  # distinct answers of an arm that are counted
-LISTED = 50  # in the results
-SHOWN = 8
-LONGEST = 80  # letters of an answer in the results
-MATTERS = 0.02  # the share of the cost of running every arm that decides whether answers matter
+MAX_COUNTED = 1000  # distinct answers of an arm
+MAX_LISTED = 50  # distinct answers in the results
+MAX_SHOWN = 8  # distinct answers in a message
+MAX_LENGTH = 80  # characters of an answer in the results
+MATERIAL_SHARE = 0.02  # of the cost of running every arm, from which answers are reported
 
-Arm: TypeAlias = tuple[str, dict[Any, int]]  # its name, and how often it gave each answer
+Arm: TypeAlias = tuple[str, dict[Any, int]]  # name, and count of each answer
 
 
 class AnswerCount(msgspec.Struct, frozen=True):
-    """A distinct answer: how many rows of each arm have it, and how many labels.
+    """The number of outputs of each arm, and of labels, that equal an answer.
 
-    ``only`` is the arm that alone uses it; None if several do, or none.
+    ``only`` is the arm that gives this answer if no other arm does, else None.
     """
 
     answer: str | int | float
@@ -38,8 +38,8 @@ class AnswerCount(msgspec.Struct, frozen=True):
 class AnswerTable(msgspec.Struct, frozen=True):
     """The most frequent answers, with their counts.
 
-    ``distinct`` says how many different answers each arm has, ``unlisted`` how many rows of each
-    have an answer that is not ``listed``. If an arm has 1,000 or more, none are listed.
+    By arm, ``distinct`` is the number of distinct answers and ``unlisted`` the number of rows whose
+    answer is not ``listed``. Nothing is listed if an arm has 1,000 distinct answers or more.
     """
 
     listed: tuple[AnswerCount, ...]
@@ -47,180 +47,182 @@ class AnswerTable(msgspec.Struct, frozen=True):
     unlisted: tuple[int, ...]
 
     def summary(self, arm: int) -> str:
-        """Return the answers of an arm in words, the most frequent first."""
+        """Return the most frequent answers of an arm with their counts, as text."""
         if not self.listed:
-            return f"{self.distinct[arm]:,} different ones or more"
-        mine = [one for one in self.listed if one.arms[arm]]
-        words = [f"{_word(one.answer)} {one.arms[arm]:,}" for one in mine[:SHOWN]]
-        rest = self.distinct[arm] - len(words)
-        return ", ".join(words) + (f" and {rest:,} more" if rest else "")
+            return f"{self.distinct[arm]:,} or more distinct answers"
+        counts = [count for count in self.listed if count.arms[arm]]
+        shown = [f"{_quoted(count.answer)} {count.arms[arm]:,}" for count in counts[:MAX_SHOWN]]
+        n_more = self.distinct[arm] - len(shown)
+        return ", ".join(shown) + (f" and {n_more:,} more" if n_more else "")
 
 
 class Vocabulary:
-    """The distinct answers of each arm, and whether any label ever equals one."""
+    """Counts of the distinct answers of each arm and of the labels."""
 
     def __init__(self, arms: Sequence[str]) -> None:
         self._answers: dict[str, dict[Any, int]] = {arm: {} for arm in arms}
         self._labels: dict[Any, int] = {}
-        self._outputs = [0] * len(arms)  # rows that each arm answered
+        self._outputs = [0] * len(arms)  # rows with an output of each arm
         self._rows = 0
-        self.labelled = 0  # rounds of which it is known which arms were right
-        self._compared = 0  # rounds that have a right answer and an output
-        self._equal = False
-        self._first = ("", "")  # label and output of the first of them
+        self.labelled = 0  # rows in which the correctness of the arms is known
+        self._compared = 0  # rows with a right answer and an output
+        self._equal = False  # whether any label equals an output
+        self._first = ("", "")  # label and output in the first of these rows
 
     def watch(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-        """Yield chunks, and count the answers in them."""
+        """Yield chunks and count their answers."""
         for chunk in chunks:
             self.add(chunk)
             yield chunk
 
     def add(self, chunk: Chunk) -> None:
-        """Count the answers in some rows."""
+        """Count the answers in a chunk."""
         self._rows += chunk.n
-        for arm, found in enumerate(self._answers.values()):
+        for arm, counts in enumerate(self._answers.values()):
             codes = chunk.codes[:, arm]
             self._outputs[arm] += int((codes >= 0).sum())
-            _count(chunk, codes, found)
+            _count(chunk, codes, counts)
         _count(chunk, chunk.labels, self._labels)
         self.labelled += int(chunk.labelled.sum())
-        both = (chunk.labels >= 0) & (chunk.codes[:, 0] >= 0)
-        if not self._compared and both.any():
-            label, output = int(chunk.labels[both][0]), int(chunk.codes[both][0, 0])
+        compared = (chunk.labels >= 0) & (chunk.codes[:, 0] >= 0)
+        if not self._compared and compared.any():
+            label, output = int(chunk.labels[compared][0]), int(chunk.codes[compared][0, 0])
             self._first = repr(chunk.answer(label)), repr(chunk.answer(output))
-        self._compared += int(both.sum())
-        self._equal |= bool((chunk.codes == chunk.labels[:, None])[both].any())
+        self._compared += int(compared.sum())
+        self._equal |= bool((chunk.codes == chunk.labels[:, None])[compared].any())
 
     def merge(self, other: "Vocabulary") -> None:
-        """Add the answers of other rows, which come later."""
+        """Add the counts of later rows."""
         self._rows += other._rows
         self._first = self._first if self._compared else other._first
         self.labelled += other.labelled
         self._compared += other._compared
         self._equal |= other._equal
         self._outputs = [a + b for a, b in zip(self._outputs, other._outputs, strict=True)]
-        for arm, found in other._answers.items():
-            _add(self._answers[arm], found)
+        for arm, counts in other._answers.items():
+            _add(self._answers[arm], counts)
         _add(self._labels, other._labels)
 
     def table(self) -> AnswerTable:
         """Return the most frequent answers, with their counts."""
         arms = list(self._answers.values())
         total: dict[Any, int] = {}
-        for found in (*arms, self._labels):
-            for answer, n in found.items():
+        for counts in (*arms, self._labels):
+            for answer, n in counts.items():
                 total[answer] = total.get(answer, 0) + n
-        ordered = sorted(total, key=lambda answer: (-total[answer], str(answer)))[:LISTED]
-        if self._uncounted():
-            ordered = []
-        counts = [tuple(found.get(answer, 0) for found in arms) for answer in ordered]
+        frequent = sorted(total, key=lambda answer: (-total[answer], str(answer)))[:MAX_LISTED]
+        if self._truncated():
+            frequent = []
+        by_arm = [tuple(counts.get(answer, 0) for counts in arms) for answer in frequent]
         rows = tuple(
             AnswerCount(
-                short(answer, LONGEST) if isinstance(answer, str) else answer,
-                of,
+                short(answer, MAX_LENGTH) if isinstance(answer, str) else answer,
+                arm_counts,
                 self._labels.get(answer, 0),
                 self._only(answer),
             )
-            for answer, of in zip(ordered, counts, strict=True)
+            for answer, arm_counts in zip(frequent, by_arm, strict=True)
         )
-        kept = [sum(of[arm] for of in counts) for arm in range(len(arms))]
+        listed = [sum(arm_counts[arm] for arm_counts in by_arm) for arm in range(len(arms))]
         return AnswerTable(
             listed=rows,
             distinct=tuple(map(len, arms)),
-            unlisted=tuple(n - k for n, k in zip(self._outputs, kept, strict=True)),
+            unlisted=tuple(n - k for n, k in zip(self._outputs, listed, strict=True)),
         )
 
     def warnings(self, cascade: Cascade) -> tuple[str, ...]:
-        """Say which arms seem to mean the same by different words, and which words to check.
+        """Return warnings about arms that spell answers differently, and about rare spellings.
 
-        Answers that one arm alone gives, and no label, count as disagreement with every other arm.
-        In a share s of the rows they can cost up to s a round, in units of one error: they are
-        named if that is more than `MATTERS` of what running every arm costs. Arms of which most
-        answers are like that give free text, or have another vocabulary.
+        An answer that only one arm gives, and no label has, counts as disagreement with every other
+        arm. In a share s of the rows such answers can cost up to s per round, in units of one
+        error; they are reported if that exceeds `MATERIAL_SHARE` of the cost of running every arm.
+        An arm with mostly such answers gives free text or uses another vocabulary; it is skipped.
         """
-        alike = starmap(self._doubt, combinations(self._answers.items(), 2))
-        least = MATTERS * float(cascade.cumulative[-1])
-        alone = (self._alone(arm, least) for arm in range(len(self._answers)))
-        return tuple(filter(None, (*alike, *alone)))
+        spelling = starmap(self._spelling_warning, combinations(self._answers.items(), 2))
+        least = MATERIAL_SHARE * float(cascade.cumulative[-1])
+        unique = (self._unique_warning(arm, least) for arm in range(len(self._answers)))
+        return tuple(filter(None, (*spelling, *unique)))
 
     def label_mismatch(self) -> str | None:
-        """Return how labels differ from outputs, if none of many is the output of any arm."""
+        """Return a warning if many rows have labels and none equals any output."""
         return unlike_labels(self._equal, self._compared, *self._first)
 
-    def _uncounted(self) -> bool:
-        """Return whether an arm, or the labels, have too many different answers to count."""
-        return any(len(found) >= MOST for found in (*self._answers.values(), self._labels))
+    def _truncated(self) -> bool:
+        """Return whether an arm, or the labels, have too many distinct answers to count."""
+        return any(len(counts) >= MAX_COUNTED for counts in (*self._answers.values(), self._labels))
 
     def _only(self, answer: Any) -> str | None:
-        """Return the arm that alone gives an answer."""
-        using = [arm for arm, found in self._answers.items() if answer in found]
-        return using[0] if len(using) == 1 else None
+        """Return the arm that gives an answer, if exactly one does."""
+        arms = [arm for arm, counts in self._answers.items() if answer in counts]
+        return arms[0] if len(arms) == 1 else None
 
-    def _alone(self, arm: int, least: float) -> str | None:
-        if self._uncounted():
+    def _unique_warning(self, arm: int, least: float) -> str | None:
+        if self._truncated():
             return None
-        name, found = list(self._answers.items())[arm]
-        mine = [a for a in found if self._only(a) == name and a not in self._labels]
-        share = sum(found[answer] for answer in mine) / max(self._outputs[arm], 1)
+        name, counts = list(self._answers.items())[arm]
+        unique = [a for a in counts if self._only(a) == name and a not in self._labels]
+        share = sum(counts[answer] for answer in unique) / max(self._outputs[arm], 1)
         if not least < share < 0.5 or self._rows < ENOUGH:
             return None
-        mine.sort(key=lambda answer: -found[answer])
-        words = [self._suspect(answer, found[answer]) for answer in mine[:SHOWN]]
-        more = f", and {len(mine) - SHOWN:,} others" if len(mine) > SHOWN else ""
-        what = "an answer" if len(mine) == 1 else "answers"
+        unique.sort(key=lambda answer: -counts[answer])
+        shown = [self._describe(answer, counts[answer]) for answer in unique[:MAX_SHOWN]]
+        more = f", and {len(unique) - MAX_SHOWN:,} others" if len(unique) > MAX_SHOWN else ""
+        subject = "an answer" if len(unique) == 1 else "answers"
         return (
-            f"{what} of {name!r} alone in {percent(share)} of its rows: {join_list(words)}{more}; "
-            "this counts as disagreement with every other arm: correct the misspelled ones"
+            f"{subject} that only {name!r} gives, in {percent(share)} of its rows: "
+            f"{join_list(shown)}{more}; these rows count as disagreement with every other arm, so "
+            "correct misspelled answers"
         )
 
-    def _suspect(self, answer: Any, n: int) -> str:
-        """Return an answer in words, with the similar one that other arms give, if there is one."""
-        words = f"{_word(answer)} ({plural(n, 'row')}"
+    def _describe(self, answer: Any, n: int) -> str:
+        """Return an answer with its count and the closest answer of the other arms, if any."""
+        text = f"{_quoted(answer)} ({plural(n, 'row')}"
         if isinstance(answer, str):
-            others = {a for found in self._answers.values() for a in found if not self._only(a)}
-            texts = sorted(str(a) for a in others | self._labels.keys())
-            if (near := closest(answer, texts)) is not None:
-                words += f"; did you mean {_word(near)}?"
-        return f"{words})"
+            shared = {a for counts in self._answers.values() for a in counts if not self._only(a)}
+            candidates = sorted(str(a) for a in shared | self._labels.keys())
+            if (near := closest(answer, candidates)) is not None:
+                text += f"; did you mean {_quoted(near)}?"
+        return f"{text})"
 
-    def _doubt(self, one: Arm, other: Arm) -> str | None:
-        (name, first), (second_name, second) = one, other
-        forms: dict[str, list[Any]] = {}
+    def _spelling_warning(self, first_arm: Arm, second_arm: Arm) -> str | None:
+        first_name, first = first_arm
+        second_name, second = second_arm
+        spellings: dict[str, list[Any]] = {}
         for answer in {**first, **second}:
-            forms.setdefault(normal(answer), []).append(answer)
-        alike = [_listed(words) for words in forms.values() if len(words) > 1]
+            spellings.setdefault(normalise(answer), []).append(answer)
+        variants = [_listed(answers) for answers in spellings.values() if len(answers) > 1]
         sizes = len(first), len(second)
-        apart = not first.keys() & second.keys() and (min(sizes) > 1 or self._rows >= ENOUGH)
-        if max(sizes) == MOST or not min(sizes) or not (alike or apart):
+        disjoint = not first.keys() & second.keys() and (min(sizes) > 1 or self._rows >= ENOUGH)
+        if max(sizes) == MAX_COUNTED or not min(sizes) or not (variants or disjoint):
             return None
-        words = f"write answers differently: {'; '.join(alike[:SHOWN])}"
-        if apart:
-            words = f"have no answer in common: {_listed(first)} against {_listed(second)}"
-        advice = "write the answers of all arms alike"
-        if alike:
-            advice = "--normalise-answers, Log(normalise_answers=True) reads them alike"
-        return f"{name!r} and {second_name!r} {words}; {advice}"
+        problem = f"spell answers differently: {'; '.join(variants[:MAX_SHOWN])}"
+        if disjoint:
+            problem = f"have no answer in common: {_listed(first)} and {_listed(second)}"
+        advice = "use the same answers for all arms"
+        if variants:
+            advice = "--normalise-answers or Log(normalise_answers=True) treats them as equal"
+        return f"{first_name!r} and {second_name!r} {problem}; {advice}"
 
 
-def _count(chunk: Chunk, codes: Ints, found: dict[Any, int]) -> None:
-    """Count answers, until there are too many different ones."""
-    if len(found) < MOST:
-        known, counts = np.unique(codes[codes >= 0], return_counts=True)
-        pairs = zip(known[:MOST].tolist(), counts.tolist(), strict=False)
-        _add(found, {chunk.answer(code): n for code, n in pairs})
+def _count(chunk: Chunk, codes: Ints, counts: dict[Any, int]) -> None:
+    """Count answers, up to `MAX_COUNTED` distinct ones."""
+    if len(counts) < MAX_COUNTED:
+        distinct, n_rows = np.unique(codes[codes >= 0], return_counts=True)
+        pairs = zip(distinct[:MAX_COUNTED].tolist(), n_rows.tolist(), strict=False)
+        _add(counts, {chunk.answer(code): n for code, n in pairs})
 
 
-def _add(found: dict[Any, int], more: dict[Any, int]) -> None:
+def _add(counts: dict[Any, int], more: dict[Any, int]) -> None:
     for answer, n in more.items():
-        if answer in found or len(found) < MOST:
-            found[answer] = found.get(answer, 0) + n
+        if answer in counts or len(counts) < MAX_COUNTED:
+            counts[answer] = counts.get(answer, 0) + n
 
 
-def _word(answer: Any) -> str:
-    return repr(short(answer, LONGEST) if isinstance(answer, str) else answer)
+def _quoted(answer: Any) -> str:
+    return repr(short(answer, MAX_LENGTH) if isinstance(answer, str) else answer)
 
 
-def _listed(found: Iterable[Any]) -> str:
-    ordered = sorted(found, key=lambda answer: (isinstance(answer, str), answer))
-    more = f", … ({len(ordered):,} in all)" if len(ordered) > SHOWN else ""
-    return ", ".join(map(repr, ordered[:SHOWN])) + more or "none"
+def _listed(answers: Iterable[Any]) -> str:
+    ordered = sorted(answers, key=lambda answer: (isinstance(answer, str), answer))
+    more = f", … ({len(ordered):,} in total)" if len(ordered) > MAX_SHOWN else ""
+    return ", ".join(map(repr, ordered[:MAX_SHOWN])) + more or "none"

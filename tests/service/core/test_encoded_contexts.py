@@ -31,10 +31,10 @@ def test_named_values_are_encoded_and_the_policy_carries_the_encoding() -> None:
     ("context", "given", "words"),
     [
         (ENCODING.to_spec(), '{"age": "old", "city": "Rome"}', "'age' is the text 'old'"),
-        (ENCODING.to_spec(), '{"age": 1}', "missing or unknown: city"),
+        (ENCODING.to_spec(), '{"age": 1}', "missing context values: city"),
         (["age"], '{"age": "7"}', "numbers only"),
         (["age"], '{"age": true}', "numbers only"),
-        ({"columns": 3}, "{}", "this is no encoding"),
+        ({"columns": 3}, "{}", "invalid encoding"),
     ],
 )
 def test_what_does_not_fit_is_refused(context: object, given: str, words: str) -> None:

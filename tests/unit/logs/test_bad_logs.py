@@ -45,25 +45,33 @@ CELLS = {
     "revealed by nobody": (
         {"output.a": None, "output.b": None, "stop": None, "failed": "a"},
         "revealed.a.y",
-        "is 1.5, but 'a' gave no output",
+        "is 1.5, but 'a' has no output",
     ),
     "hole": ({"output.a": None}, "output.a", "is empty, but 'output.b'"),
     "deep hole": ({"output.b": None, "output.c": 1}, "output.b", "is empty, but 'output.c'"),
     "no outputs": (
         {"output.a": None, "output.b": None, "revealed.a.y": None, "stop": None},
         "output.a",
-        "'failed' names",
+        "fill in the outputs, or name the first arm in 'failed'",
     ),
     "NaN output": ({"output.b": NAN}, "output.b", "is nan"),
     "infinite label": ({"label": INF}, "label", "is inf"),
-    "unknown stop": ({"stop": "z"}, "stop", "is the text 'z'; it must name an arm"),
-    "stop beyond the arms": ({"stop": "3"}, "stop", "is the text '3'; it must name an arm"),
-    "stop too deep": ({"stop": "c"}, "stop", "says 'c', but the last output is that of 'b'"),
-    "failed arm answered": ({"failed": "b"}, "failed", "says that 'b' failed.*is 'c'"),
+    "unknown stop": (
+        {"stop": "z"},
+        "stop",
+        "is the text 'z', which is not an arm or a number from 0 to 2; choose",
+    ),
+    "stop beyond the arms": ({"stop": "3"}, "stop", "is the text '3', which is not an arm"),
+    "stop too deep": ({"stop": "c"}, "stop", "is 'c', but the last arm with an output is 'b'"),
+    "failed arm answered": (
+        {"failed": "b"},
+        "failed",
+        "is 'b', but the arm after the last output is 'c'",
+    ),
     "failed arm not reached": (
         {"output.b": None, "stop": "a", "failed": "c"},
         "failed",
-        "says that 'c' failed.*is 'b'",
+        "is 'c', but the arm after the last output is 'b'",
     ),
     "nobody left to fail": ({"output.c": 1, "failed": "c"}, "failed", "is none"),
     "negative cost": ({"cost.a": -1.0}, "cost.a", "is -1.0"),
@@ -78,7 +86,7 @@ def test_a_bad_cell(path: Path, case: str) -> None:
         save(path, table)  # Python writes NaN, which is no JSON: the line is named
         said = complaint(path)
         assert said.startswith("log.jsonl, row 6 (line 6): is not JSON")
-        assert "NaN is no number" in said or "Infinity is no number" in said
+        assert "NaN is not valid" in said or "Infinity is not valid" in said
         return
     save(path, table)
     line = {".parquet": "", ".csv": r" \(line 7\)", ".jsonl": r" \(line 6\)"}[path.suffix]
@@ -99,8 +107,8 @@ def test_rows_before_the_bad_one_are_read(path: Path) -> None:
 def test_text_where_a_number_must_be(lines: Path) -> None:
     words = complaint(save(lines, with_bad({"context.x": "half"})))
     assert "row 6" in words
-    assert "column 'context.x': is the text 'half', where cells before it hold a number; " in words
-    assert "leave the cell empty if nobody knows" in words
+    assert "column 'context.x': is the text 'half' in a column of numbers; " in words
+    assert "leave the cell empty if unknown" in words
 
 
 def test_a_bool_names_no_arm(path: Path) -> None:
@@ -109,11 +117,11 @@ def test_a_bool_names_no_arm(path: Path) -> None:
         save(path, GOOD | nobody | {column: [None] * 5 + [True] + [None] * 3})
         said = complaint(path)
         assert ", row 6" in said
-        assert re.search(f"'{column}': is the (bool|text) '?True'?; it must name an arm", said)
+        assert re.search(f"'{column}': is the (bool|text) '?True'?, which is not an arm", said)
 
 
 def test_mixed_types(path: Path) -> None:
-    words = "mixed types: is the text 'one', where the outputs so far are numbers"
+    words = "mixed types: the text 'one' after outputs that are numbers"
     if path.suffix == ".csv":  # which is all text where anything is: see the column kind
         kinds = ["number"] * N
         save(path, with_bad({"output.b": "one"}) | {"kind": kinds})
@@ -139,13 +147,17 @@ def test_mixed_types(path: Path) -> None:
 def test_numbers_that_are_too_large(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"log.{suffix}"
     save(path, with_bad({"output.b": 2**63}))
-    assert "column 'output.b': is 9223372036854775808, a number of more than 64" in complaint(path)
+    assert "column 'output.b': is 9223372036854775808, which does not fit in 64 bits" in complaint(
+        path
+    )
     save(path, with_bad({"output.b": 2**53 + 1, "label": 0.5}))
-    assert "column 'output.b': is too large a number to be compared with" in complaint(path)
+    assert "column 'output.b': is too large to compare exactly with" in complaint(path)
     table = with_bad({"output.b": 2**53 + 1})
     table["output.b"][0] = 0.5
     save(path, table)
-    assert "column 'output.b': is 9007199254740993, too large to compare" in complaint(path)
+    assert "column 'output.b': is 9007199254740993, which is too large to compare" in complaint(
+        path
+    )
 
 
 def test_the_first_ten_wrong_cells_are_listed_in_order(path: Path) -> None:
@@ -154,11 +166,9 @@ def test_the_first_ten_wrong_cells_are_listed_in_order(path: Path) -> None:
     table["stop"][2] = "nobody"
     save(path, table)
     first, *listed = complaint(path).split("\n  ")
-    assert (
-        first == f"{path.name} cannot be read; fix these cells (the first 10, there may be more):"
-    )
+    assert first == f"{path.name} cannot be read; fix these cells (the first 10 are listed):"
     assert [int(re.findall(r"row (\d+)", line)[0]) for line in listed] == [1, 3, *range(5, 13)]
-    assert "column 'stop': is the text 'nobody'; it must name an arm" in listed[1]
+    assert "column 'stop': is the text 'nobody', which is not an arm" in listed[1]
     assert all("column 'revealed.a.y': is empty, but 'a' answered" in x for x in listed[2:])
 
 
@@ -207,7 +217,7 @@ def test_parquet_files_that_are_damaged(tmp_path: Path) -> None:
         assert "log.parquet cannot be read as Parquet" in complaint(path)
     names = ["context.x", "output.a", "output.b", "context.x"]
     pq.write_table(pa.table([pa.array([1])] * 4, names=names), path)
-    assert "named twice: 'context.x'" in complaint(path)
+    assert "duplicate columns: 'context.x'" in complaint(path)
 
 
 HEAD = "context.x,output.a,output.b"
@@ -216,13 +226,13 @@ HEAD = "context.x,output.a,output.b"
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{HEAD}\n0,1,1\n0,1\n", "row 2 (line 3): has 2 cells under 3 columns"),
-        ("{HEAD}\n0,1,1\n0,1,1,\n0,1,1\n", "row 2 (line 3): has 4 cells under 3 columns"),
+        ("{HEAD}\n0,1,1\n0,1\n", "row 2 (line 3): has 2 cells but the header has 3"),
+        ("{HEAD}\n0,1,1\n0,1,1,\n0,1,1\n", "row 2 (line 3): has 4 cells but the header has 3"),
         ('{HEAD}\n0,1,1\n0,1,"1\n0,1,1\n', "row 2 (line 4): unexpected end of data"),
         ("{HEAD}\n0,1,1\n0,1\r,1\n", "row 2 (line 3): "),
         ('context.x,"output.a,output.b\n0,1,1\n', "row 1 (line 2): unexpected end"),
-        ("{HEAD},kind\n0,1,1,number\n0,1,1,\n", "'output.a': is of the kind ''"),
-        ("{HEAD},kind\n0,1,1,number\n0,1,1,txt\n", "'output.a': is of the kind 'txt'"),
+        ("{HEAD},kind\n0,1,1,number\n0,1,1,\n", "'output.a': is in a row of kind ''"),
+        ("{HEAD},kind\n0,1,1,number\n0,1,1,txt\n", "'output.a': is in a row of kind 'txt'"),
         ("{HEAD}\n1_000,1,1\n2,1,1\n", "row 1 (line 2), column 'context.x': is the text '1_000'"),
     ],
 )
@@ -240,14 +250,14 @@ MORE = LINE[:-1] + ', "revealed": {"a": {"y": 1}}, "costs": {"a": 1}}'
     ("first", "line", "words"),
     [
         (LINE, '{"context": {"x": 1}, "outputs": {"a"', "is not JSON"),
-        (LINE, "[1]", "is a list: '[1]'; each line must be an object"),
+        (LINE, "[1]", "is a list: '[1]'; each line must be a JSON object"),
         (LINE, LINE.replace(', "b": 1', ""), "'outputs' must be an object with 'a', 'b', as in"),
         (LINE, LINE.replace('"b": 1', '"b": 1, "c": 1'), "'outputs' must be an object with 'a',"),
         (LINE, LINE.replace('{"x": 1}', "1"), "'context' must be an object"),
-        (LINE, LINE[:-1] + ', "label": 1}', "has 'label', which the first row has not"),
-        (LINE, MORE, "has 'costs', 'revealed', which the first"),
-        (MORE, MORE.replace('"y": 1', '"y": 1, "z": 1'), "has 'revealed.a.z', which the first"),
-        (MORE, MORE.replace('"costs": {"a"', '"costs": {"b"'), "has 'costs.b', which the first"),
+        (LINE, LINE[:-1] + ', "label": 1}', "has 'label', which is missing in the first row"),
+        (LINE, MORE, "has 'costs', 'revealed', which is missing"),
+        (MORE, MORE.replace('"y": 1', '"y": 1, "z": 1'), "has 'revealed.a.z', which is missing"),
+        (MORE, MORE.replace('"costs": {"a"', '"costs": {"b"'), "has 'costs.b', which is missing"),
     ],
 )
 def test_broken_json_lines(tmp_path: Path, first: str, line: str, words: str) -> None:
@@ -263,7 +273,7 @@ def test_broken_json_lines(tmp_path: Path, first: str, line: str, words: str) ->
 def test_nothing_but_what_cannot_be_compared(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text(LINE.replace('"a": 1, "b": 1', '"a": [1], "b": null'))
-    words = "is a list: '[1]'; outputs and labels must be text, bools or numbers of 64 bits"
+    words = "is a list: '[1]'; outputs and labels must be text, bools or 64-bit numbers"
     assert f"row 1 (line 1), column 'output.a': {words}" in complaint(path)
 
 

@@ -55,7 +55,9 @@ def test_arms_with_dots() -> None:
 def test_a_log_without_contexts_must_be_meant() -> None:
     names = ["output.a", "output.b"]
     assert arrange(names, Columns(context=()), "log.csv").context == ()
-    with pytest.raises(InvalidLogError, match=r"context=…\) \(.* \(\) if there are none"):
+    with pytest.raises(
+        InvalidLogError, match=r"context=…\), or pass an empty value .* if there are none"
+    ):
         arrange(names, Columns(), "log.csv")
 
 
@@ -68,13 +70,17 @@ def test_a_log_without_contexts_must_be_meant() -> None:
             r"log.csv has no column 'output.<name>'.*'age', 'small'.*Columns\(outputs=",
         ),
         (["output.a", "output.b", "age"], Columns(), r"'context.<name>'.*Columns\(context"),
-        (["output.a", "context.x"], Columns(), "two arms or more"),
+        (["output.a", "context.x"], Columns(), "each of at least 2 arms, got 'output.a'"),
         (STANDARD, Columns(context=("weight",)), "no column 'weight'; its columns are 'id'"),
         (STANDARD, Columns(outputs=("small", "huge")), "no column 'huge'"),
         (STANDARD, Columns(label="truth"), r"no column 'truth'.*Columns\(label="),
-        (STANDARD, Columns(outputs=("small", "small")), "named twice: 'output.small'"),
-        ([*STANDARD, "context.age"], Columns(), "named twice: 'context.age'"),
-        ([*STANDARD, "revealed.tiny.x"], Columns(), "'revealed.tiny.x' names no arm.*'small'"),
+        (STANDARD, Columns(outputs=("small", "small")), "duplicate outputs: 'output.small'"),
+        ([*STANDARD, "context.age"], Columns(), "duplicate columns: 'context.age'"),
+        (
+            [*STANDARD, "revealed.tiny.x"],
+            Columns(),
+            "'revealed.tiny.x' does not belong to an arm.*'small'",
+        ),
     ],
 )
 def test_columns_that_do_not_fit(names: list[str], columns: Columns, words: str) -> None:

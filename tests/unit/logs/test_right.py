@@ -73,9 +73,9 @@ def test_rows_of_which_only_some_arms_are_known_have_no_label(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("0,a,b,1,maybe", "'right.large': is the text 'maybe'; write 1 or true if the answer was"),
+        ("0,a,b,1,maybe", "'right.large': is the text 'maybe'; write 1 or true for a right answer"),
         ("0,a,b,2,1", "'right.small': is the text '2'; write 1 or true"),
-        ("0,a,,1,0", "'right.large': is not empty, but 'large' gave no output"),
+        ("0,a,,1,0", "'right.large': is not empty, but 'large' has no output"),
     ],
 )
 def test_wrong_cells_are_named(tmp_path: Path, row: str, message: str) -> None:
@@ -92,7 +92,7 @@ def test_a_label_and_right_columns_must_agree(tmp_path: Path) -> None:
     assert labelled == [True, True, True, False]
 
     path = saved(tmp_path, header + agree + "0,a,b,a,0,1\n")
-    with pytest.raises(InvalidLogError, match="'small' was wrong, and 'label' says the opposite"):
+    with pytest.raises(InvalidLogError, match="marks 'small' as wrong, which contradicts 'label'"):
         known(Log(path))
     by_label = Log(path, Columns(right=()))
     assert (by_label.layout.label, by_label.layout.right) == ("label", ())
@@ -106,13 +106,17 @@ def test_columns_may_have_names_of_their_own(tmp_path: Path) -> None:
     text = "x,small,large,ok_small,ok_large\n0,a,b,0,1\n"
     names = Columns(context=("x",), outputs=("small", "large"), right=("ok_small", "ok_large"))
     assert known(Log(saved(tmp_path, text), names)) == ([[False, True]], [True])
-    with pytest.raises(InvalidLogError, match="right names 1 columns for 2 arms"):
+    with pytest.raises(InvalidLogError, match=r"a column for each of the 2 arms, .* got 1"):
         Log(saved(tmp_path, text), msgspec.structs.replace(names, right=("ok_small",)))
-    with pytest.raises(InvalidLogError, match=r"no column 'judged'.* with --right, Columns\(right"):
+    with pytest.raises(
+        InvalidLogError, match=r"no column 'judged'.* with --right or Columns\(right"
+    ):
         Log(saved(tmp_path, text), msgspec.structs.replace(names, right=("ok_small", "judged")))
-    with pytest.raises(InvalidLogError, match="'ok_small' is a label, which nobody knows before"):
+    with pytest.raises(
+        InvalidLogError, match="'ok_small' is a label, which is not available before"
+    ):
         Log(saved(tmp_path, text), msgspec.structs.replace(names, context=("x", "ok_small")))
-    with pytest.raises(InvalidLogError, match=r"column 'right\.medium' names no arm"):
+    with pytest.raises(InvalidLogError, match=r"column 'right\.medium' does not belong to an arm"):
         Log(saved(tmp_path, HEADER.replace("right.large", "right.medium") + "0,a,b,0,1\n"))
 
 
@@ -120,7 +124,7 @@ def test_the_writer_refuses_what_does_not_fit(tmp_path: Path) -> None:
     two = done("a", "b")
     with (
         LogWriter(tmp_path / "a.csv", ["small", "large"], ["x"], labels=True) as log,
-        pytest.raises(InvalidLogError, match="open the log with right=True"),
+        pytest.raises(InvalidLogError, match="create the LogWriter with right=True"),
     ):
         log.write(two, right=[True, False])
     with LogWriter(tmp_path / "b.csv", ["small", "large"], ["x"], labels=True, right=True) as log:

@@ -145,7 +145,7 @@ def test_what_is_done_to_each_column() -> None:
     assert words["day"] == "days since 2026-01-05"
     assert "the mean" in words["age"]
     assert f"zeros for {usual}" in words["city"]
-    assert words["new"] == "a number as it is"
+    assert words["new"] == "number, unchanged"
 
 
 def test_raw_values_give_the_context_of_the_row_and_a_policy_carries_them(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_raw_values_give_the_context_of_the_row_and_a_policy_carries_them(tmp_pa
         ({"age": "old", "city": "Rome", "new": True, "day": "2026-01-09"}, "'age' is the text"),
         ({"age": 1, "city": "Rome", "new": None, "day": "2026-01-09"}, "'new' is empty"),
         ({"age": 1, "city": "Rome", "new": True, "day": 20_000}, "'day' is the number"),
-        ({"age": 1, "city": "Rome", "new": True}, "missing or unknown: day"),
+        ({"age": 1, "city": "Rome", "new": True}, "missing context values: day"),
     ):
         with pytest.raises(InvalidContextError, match=words):
             encoding.vector(bad)
@@ -232,21 +232,21 @@ def test_folders_of_parquet_as_hive_names_them(tmp_path: Path) -> None:
     only = sw.Log(tmp_path / "visits", Columns(context=("month",)))
     assert sum(chunk.n for chunk in only.chunks()) == 12
     pq.write_table(table.drop_columns(["label"]), tmp_path / "visits" / "year=2026" / "x.parquet")
-    with pytest.raises(InvalidLogError, match=r"must have the same columns: 'label', 'month'"):
+    with pytest.raises(InvalidLogError, match="but differ in 'label', 'month'"):
         sw.Log(tmp_path / "visits")
 
 
 @pytest.mark.parametrize(
     ("column", "cell", "words"),
     [
-        ("context.age", "n/a", "is the text 'n/a', where cells before it hold a number"),
+        ("context.age", "n/a", "is the text 'n/a' in a column of numbers"),
         ("context.age", "1,5", "is the text '1,5'"),
-        ("context.age", "inf", "is inf; this must be a finite number"),
-        ("context.age", "nan", "is nan; this must be a finite number"),
-        ("context.day", "soon", "is the text 'soon', where cells before it hold a date"),
+        ("context.age", "inf", "is inf; it must be a finite number"),
+        ("context.age", "nan", "is nan; it must be a finite number"),
+        ("context.day", "soon", "is the text 'soon' in a column of dates"),
         ("context.day", "31/01/2026", "is the text '31/01/2026'"),
-        ("context.city", "7", "is the text '7', where cells before it hold a category"),
-        ("output.quick", "", "is empty, but 'output.slow', a deeper arm, is not"),
+        ("context.city", "7", "is the text '7' in a column of categories"),
+        ("output.quick", "", "is empty, but 'output.slow', a later arm, is not"),
     ],
 )
 def test_a_wrong_cell_of_a_messy_table(tmp_path: Path, column: str, cell: str, words: str) -> None:
@@ -287,7 +287,9 @@ def test_categories_that_are_numbers_and_too_many_texts() -> None:
     gap = sw.Log(table, Columns(context=("code",)), encoding=sw.Encoding((code,)))
     assert gap.context == ("code=75002", "code=75003", "code=(other)")
     assert next(gap.chunks()).rounds.contexts[:3].tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
-    with pytest.raises(InvalidParameterError, match="has no code"):
+    with pytest.raises(
+        InvalidParameterError, match="has no context 'code', which the encoding needs"
+    ):
         sw.Log(pa.table(messy()), encoding=sw.Encoding((code,)))
     free = {name: values * 20 for name, values in columns.items()}
     free |= {"context.code": [f"text {k}" for k in range(20 * N)]}
@@ -299,9 +301,9 @@ def test_categories_that_are_numbers_and_too_many_texts() -> None:
     ("slow", "words"),
     [
         ({"yes": 1, "no": 0}, "mixed types"),
-        ({"yes": "1", "no": "0"}, "have no answer in common: 'no', 'yes' against '0', '1'"),
-        ({"yes": " Yes", "no": "No"}, "have no answer in common: 'no', 'yes' against ' Yes', 'No'"),
-        ({"yes": "YES", "no": "no"}, "write answers differently: 'YES', 'yes'"),
+        ({"yes": "1", "no": "0"}, "have no answer in common: 'no', 'yes' and '0', '1'"),
+        ({"yes": " Yes", "no": "No"}, "have no answer in common: 'no', 'yes' and ' Yes', 'No'"),
+        ({"yes": "YES", "no": "no"}, "spell answers differently: 'YES', 'yes'"),
     ],
 )
 def test_answers_that_mean_the_same(slow: dict[str, Any], words: str) -> None:
@@ -388,7 +390,7 @@ def test_keys_of_folders_are_texts_and_may_be_in_the_files_too(tmp_path: Path) -
         frame.to_parquet(tmp_path / f"code={code}" / "part.parquet")
     log = sw.Log(tmp_path, Columns(context=("x", "code"), outputs=("a", "b")))
     batches = log._file.batches(log.layout, 10)  # pyright: ignore[reportPrivateUsage]
-    assert [batch.cells("code", "text").words for batch in batches] == [("007",), ("7",)]
+    assert [batch.cells("code", "text").texts for batch in batches] == [("007",), ("7",)]
 
 
 def test_categories_that_end_in_point_zero_are_their_own() -> None:
@@ -399,7 +401,7 @@ def test_categories_that_end_in_point_zero_are_their_own() -> None:
 
 @pytest.mark.parametrize("source", [{"x": [1]}, None, [1, 2]])
 def test_what_is_no_table_is_refused(source: object) -> None:
-    with pytest.raises(InvalidParameterError, match="a log is a file or a table"):
+    with pytest.raises(InvalidParameterError, match="a log must be a file or a table"):
         sw.Log(source)
     with pytest.raises(InvalidLogError, match="cannot be read as a table"):
         sw.Log(pd.DataFrame({"x": [1, "a"]}))

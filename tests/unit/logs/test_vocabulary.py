@@ -9,7 +9,7 @@ import pytest
 import stopwise as sw
 from stopwise.logs.diagnosis.diagnose import diagnose
 from stopwise.logs.log import Columns
-from stopwise.logs.vocabulary import LISTED, Vocabulary
+from stopwise.logs.vocabulary import MAX_LISTED, Vocabulary
 
 N = 2000
 CASCADE = sw.Cascade([0.01, 0.06, 0.15], names=("quick", "slow", "last"))
@@ -57,13 +57,13 @@ def test_misspelled_answers_are_warned_of_if_they_matter(
     """2 % of the cost of every arm is 0.0044: 40 of 2,000 rows are more, 8 are less."""
     doubts = counted(columns(misspelled) | {"label": ["ill", label] * (N // 2)}).warnings(CASCADE)
     assert len(doubts) == warned
-    expected = "'slow' alone in 2.0\xa0% of its rows: 'wel' (40 rows; did you mean 'well'?)"
+    expected = "only 'slow' gives, in 2.0\xa0% of its rows: 'wel' (40 rows; did you mean 'well'?)"
     assert all(expected in one for one in doubts)
 
 
 def test_the_diagnosis_warns_and_lists_them() -> None:
     found = diagnose(sw.Log(pa.table(columns()), Columns(context=())), CASCADE)
-    assert found.notes[0].startswith("Warning: an answer of 'slow' alone in 2.0\xa0% of its rows")
+    assert found.notes[0].startswith("Warning: an answer that only 'slow' gives, in 2.0\xa0%")
     assert [one.answer for one in found.answers.listed if one.only == "slow"] == ["wel"]
 
 
@@ -77,7 +77,7 @@ def test_free_text_is_counted_and_not_warned_of() -> None:
     assert counted(table, size=11).table() == found.table()
     numbers = {f"output.{arm}": [k % 90 for k in range(N)] for arm in CASCADE.names}
     listed = counted(numbers).table()
-    assert (len(listed.listed), listed.distinct) == (LISTED, (90, 90, 90))
+    assert (len(listed.listed), listed.distinct) == (MAX_LISTED, (90, 90, 90))
     kept = sum(one.arms[0] for one in listed.listed)
     assert listed.unlisted == (N - kept,) * 3
 

@@ -118,8 +118,8 @@ UNWRITABLE = (("a", "b"), None, b"a", float("nan"), float("inf"), 2**63, 1j)
     ("bad", "words"),
     [
         *((played(1, output), r"round '7'.*'large'.*canonical=") for output in UNWRITABLE),
-        (played(1, "a"), r"mixed types: is the text 'a'.*numbers"),
-        (played(1, context=(0.5, 1.0)), "context of 2 numbers; the log has 1"),
+        (played(1, "a"), r"mixed types: the text 'a' after outputs that are numbers"),
+        (played(1, context=(0.5, 1.0)), "context of 2 numbers; expected 1"),
         (played(1, context=(float("nan"),)), "not finite"),
         (played(1, 1, 1), "3 outputs"),
         (played(1, stop=1), "1 outputs, stop 1"),
@@ -138,7 +138,7 @@ def test_rounds_that_do_not_fit(path: Path, bad: Round, words: str) -> None:
         log.write(played(5))
         with pytest.raises(InvalidLogError, match=words):
             log.write(bad)
-        with pytest.raises(InvalidLogError, match=r"mixed types: is the text"):
+        with pytest.raises(InvalidLogError, match=r"mixed types: the text"):
             log.write(played("text"))  # refused rounds leave no trace
         log.write(played(5, 6))
     (chunk,) = Log(path).chunks()
@@ -149,7 +149,7 @@ def test_labels_texts_and_errors(path: Path) -> None:
     with LogWriter(path, ARMS, ["x"]) as log:
         with pytest.raises(InvalidLogError, match="labels=True"):
             log.write(played(1), 1)
-        refused = rf"^{path.name}: round '7' .*\\ud800.*not a character of Unicode"
+        refused = rf"^{path.name}: round '7' .*\\ud800.*not a Unicode character"
         with pytest.raises(InvalidLogError, match=refused):
             log.write(played("\ud800"))
         log.write(played("a", failure=Failure(1, "error", "\ud800")))  # an error may say anything
@@ -160,7 +160,7 @@ def test_labels_texts_and_errors(path: Path) -> None:
     assert [len(row["error"]) for row in raw(path)] == [1, 2_000]
     with (
         LogWriter(path, ARMS, ["x"], labels=True, overwrite=True) as log,
-        pytest.raises(InvalidLogError, match="mixed types: is the text 'one'"),
+        pytest.raises(InvalidLogError, match="mixed types: the text 'one'"),
     ):
         log.write(played(1), "one")
 
@@ -188,16 +188,16 @@ def test_a_blank_label_is_unknown_and_a_blank_output_is_what_the_arm_said(path: 
 @pytest.mark.parametrize(
     ("arms", "context", "revealed", "words"),
     [
-        (["a"], ["x"], {}, "two arms or more; give their names"),
-        ([], ["x"], {}, r"two arms or more; .* not \[\]"),
-        ("ab", ["x"], {}, "arms: give a list of names, not the text 'ab'"),
-        (["a", "a"], ["x"], {}, "twice"),
-        (["a", " b"], ["x"], {}, "' b' cannot be the name"),
-        (["a", "b"], ["x", ""], {}, "'' cannot be the name"),
-        (["a", "b"], ["x", "x"], {}, "twice"),
-        (["a", "b"], "xy", {}, "a list of names, not the text 'xy'"),
-        (["a", "b"], ["x"], {"b": ["y"]}, "not an arm before the last"),
-        (["a", "b"], ["x"], {"c": ["y"]}, "revealed names 'c'"),
+        (["a"], ["x"], {}, "arms must have at least 2 names, got"),
+        ([], ["x"], {}, r"arms must have at least 2 names, got \[\]"),
+        ("ab", ["x"], {}, "arms must be a list of names, got 'ab'"),
+        (["a", "a"], ["x"], {}, "duplicate"),
+        (["a", " b"], ["x"], {}, "arms has the invalid column name ' b'"),
+        (["a", "b"], ["x", ""], {}, "context has the invalid column name ''"),
+        (["a", "b"], ["x", "x"], {}, "duplicate"),
+        (["a", "b"], "xy", {}, "context must be a list of names, got 'xy'"),
+        (["a", "b"], ["x"], {"b": ["y"]}, "'b', the last arm"),
+        (["a", "b"], ["x"], {"c": ["y"]}, "unknown arm 'c'"),
         (["a", "a.b", "c"], ["x"], {"a": ["b.y"]}, "dots"),
     ],
 )
@@ -213,7 +213,7 @@ def test_folders_are_made_and_files_replaced_only_on_demand(path: Path) -> None:
     inside = path.parent / "new" / "folder" / path.name
     write(inside, played(1), played(2))
     before = inside.read_bytes()
-    with pytest.raises(FileExistsError, match=r"append=True continues it, overwrite=True replaces"):
+    with pytest.raises(FileExistsError, match=r"pass append=True to continue or overwrite=True to"):
         write(inside, played(3))
     assert inside.read_bytes() == before
     write(inside, played(3), overwrite=True)
@@ -250,13 +250,13 @@ def test_an_exception_loses_nothing_that_was_written(path: Path) -> None:
 def test_parquet_has_the_narrowest_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outputs: list[Any], kind: Any
 ) -> None:
-    monkeypatch.setattr(parquet, "GROUP", 1)
+    monkeypatch.setattr(parquet, "GROUP_ROWS", 1)
     nothing = played(failure=Failure(0, "error", "?"))
     rounds = [nothing if output is None else played(output) for output in outputs]
     path = write(tmp_path / "log.parquet", *rounds)
     assert pq.read_schema(path).field("output.small").type == kind
     assert [row["output.small"] for row in raw(path)] == outputs
-    with pytest.raises(InvalidLogError, match=r"log.parquet.*nothing can be appended.*CSV"):
+    with pytest.raises(InvalidLogError, match=r"cannot append to log.parquet.*CSV"):
         LogWriter(path, ARMS, ["x"], append=True)
     assert list(tmp_path.iterdir()) == [path]
 
@@ -266,7 +266,7 @@ def test_only_a_file_of_the_same_columns_is_appended_to(lines: Path) -> None:
     write(lines, played("a"), append=True)  # no rows
     before = lines.read_bytes()
     for arms, context in ((["small", "huge"], ["x"]), (ARMS, ["z"]), (ARMS[::-1], ["x"])):
-        with pytest.raises(InvalidLogError, match=r"cannot be appended to: its columns are id"):
+        with pytest.raises(InvalidLogError, match=r"cannot append to .*: its columns are id"):
             LogWriter(lines, arms, context, append=True)
     assert lines.read_bytes() == before
     for other in ("something else\n", "something else", 'something "else\n and more\n'):
@@ -352,7 +352,7 @@ def test_parquet_that_cannot_be_finished_leaves_its_rows(tmp_path: Path) -> None
     with full_disk(0), pytest.raises(OSError, match="large") as caught:
         log.close()
     (rows,) = tmp_path.iterdir()
-    note = f"log.parquet is not written. Its rounds are in {rows}."
+    note = f"log.parquet was not written; its rounds are in {rows}"
     assert caught.value.__notes__ == [note]
     (chunk,) = Log(rows).chunks()
     assert chunk.codes.tolist() == [[1, -1]]

@@ -1,4 +1,5 @@
-"""The formats of a log.
+"""File formats of logs.
 
-A new one is a file here, and a line in `READERS` (logs/log.py) and `WRITERS` (logs/writer.py).
+To add a format, add a module here and register it in `READERS` (logs/log.py) and `WRITERS`
+(logs/writer.py).
 """

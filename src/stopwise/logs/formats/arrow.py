@@ -1,4 +1,4 @@
-"""Logs from Arrow: tables and streams with the PyCapsule interface, and Arrow columns."""
+"""Reading logs from Arrow tables and streams, and cells from Arrow columns."""
 
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
@@ -14,7 +14,7 @@ from stopwise.logs.rows import Cells, Layout, RowBatch, Use, gather
 
 
 def arrow(module: str = "pyarrow") -> Any:
-    """Import pyarrow, which is optional and slow to import, or a module of it."""
+    """Import pyarrow or one of its modules on first use: it is optional and slow to import."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -22,40 +22,41 @@ def arrow(module: str = "pyarrow") -> Any:
 
 
 class ArrowReader(NamedTuple):
-    """Record batches: ``start(columns, size)`` begins to read them, again unless ``once``."""
+    """Reads record batches; ``start(columns, size)`` begins a new pass over them."""
 
     name: str
-    names: tuple[str, ...]  # of its columns
+    names: tuple[str, ...]  # of the columns
     start: Callable[[list[str], int], Iterable[Any]]
-    rows: int | None = None  # how many, if that is known
-    once: bool = False  # whether it can be read only once
+    rows: int | None = None
+    once: bool = False  # whether only one pass is possible
 
     def batches(self, layout: Layout, size: int) -> Iterator[RowBatch]:
         """Yield all rows, up to ``size`` at a time."""
         first, columns = 0, list(layout.used)
         for record in self.start(columns, size):
-            for part in (record.slice(k, size) for k in range(0, len(record), size)):
-                read = partial(cells_of, part.select(columns), self.name)
-                yield RowBatch(first, len(part), read)
-                first += len(part)
+            for batch in (record.slice(k, size) for k in range(0, len(record), size)):
+                read = partial(cells_of, batch.select(columns), self.name)
+                yield RowBatch(first, len(batch), read)
+                first += len(batch)
         if not first and self.once:
             raise InvalidLogError(
-                f"{self.name} is a stream that can be read only once, and this reads it again (as "
-                "a replay does): give a table, Log(reader.read_all()), or write it to Parquet first"
+                f"{self.name} is a stream that can be read only once, but a second pass is needed "
+                "(for a replay, for example); pass a table, Log(reader.read_all()), or write the "
+                "stream to Parquet first"
             )
         if not first:
             raise InvalidLogError(f"{self.name} has no rows")
 
 
 def open_stream(source: Any, name: str) -> ArrowReader:
-    """Open what has ``__arrow_c_stream__``: a data frame, a relation, a table or a stream."""
+    """Open an object with ``__arrow_c_stream__``: a data frame, relation, table or stream."""
     pa = arrow()
     try:
-        unread: list[Any] = [pa.RecordBatchReader.from_stream(source)]  # it may be the only one
+        unread: list[Any] = [pa.RecordBatchReader.from_stream(source)]  # perhaps the only one
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise InvalidLogError(
-            f"{name} cannot be read as a table ({str(error).splitlines()[0]}); give each column a "
-            "name of its own and values of one type"
+            f"{name} cannot be read as a table ({str(error).splitlines()[0]}); each column needs "
+            "a unique name and values of one type"
         ) from error
 
     def start(columns: list[str], size: int) -> Any:
@@ -66,13 +67,13 @@ def open_stream(source: Any, name: str) -> ArrowReader:
 
 
 def cells_of(record: Any, file: str, column: str, use: Use) -> Cells:
-    """Return a column of a record batch, for a use."""
+    """Return a column of a record batch as cells."""
     pa, array = arrow(), record.column(column)
     types = pa.types
     if types.is_dictionary(array.type):
-        if array.dictionary.type == pa.string_view():  # which pyarrow cannot take from
-            words = array.dictionary.cast(pa.large_string())
-            array = pa.DictionaryArray.from_arrays(array.indices, words)
+        if array.dictionary.type == pa.string_view():  # pyarrow cannot decode it
+            texts = array.dictionary.cast(pa.large_string())
+            array = pa.DictionaryArray.from_arrays(array.indices, texts)
         array = array.dictionary_decode()
     kind = array.type
     null: Bools = array.is_null().to_numpy(zero_copy_only=False)
@@ -84,12 +85,12 @@ def cells_of(record: Any, file: str, column: str, use: Use) -> Cells:
             array = array.cast(pa.timestamp("us"), safe=False)
         coded = array.dictionary_encode()
         codes = coded.indices.fill_null(0).to_numpy().astype(np.int64)
-        found: Any = coded.dictionary
+        values: Any = coded.dictionary
         if date:
-            texts = found.to_numpy(zero_copy_only=False).astype(str)
+            distinct = values.to_numpy(zero_copy_only=False).astype(str)
         else:
-            texts = map(_exact, found.to_pylist())
-        return Cells("text", codes, null, tuple(map(str, texts)))
+            distinct = map(_exact, values.to_pylist())
+        return Cells("text", codes, null, tuple(map(str, distinct)))
     if types.is_uint64(kind) or (types.is_decimal(kind) and use == "answer"):
         return gather(list(map(_exact, array.to_pylist())), use)
     if types.is_boolean(kind) or types.is_integer(kind):
@@ -98,14 +99,14 @@ def cells_of(record: Any, file: str, column: str, use: Use) -> Cells:
         array = array.cast(pa.float64())
     else:
         raise InvalidLogError(
-            f"{file}: column {column!r} is of type {kind}; outputs and labels are numbers, bools "
-            "or text, and contexts may be dates too"
+            f"{file}: column {column!r} has the unsupported type {kind}; outputs and labels must "
+            "be numbers, bools or text, and contexts may also be dates"
         )
     return Cells("number", array.fill_null(0).to_numpy(), null)
 
 
 def _exact(value: Any) -> Any:
-    """Return a decimal as the int or float that equals it; without one itself, which is invalid."""
+    """Return the int or float that equals a decimal, else the decimal, which is invalid."""
     for kind in (int, float) if isinstance(value, Decimal) else ():
         if Decimal(repr(kind(value))) == value:
             return kind(value)

@@ -1,4 +1,4 @@
-"""Logs in CSV."""
+"""Reading and writing logs in CSV."""
 
 import csv
 import re
@@ -16,11 +16,11 @@ from stopwise.logs.formats.line_writer import Field, LineWriter, Row
 from stopwise.logs.rows import (
     CellReader,
     Cells,
+    InvalidCell,
     Layout,
     Record,
     RowBatch,
     Use,
-    WrongCell,
     batches_of,
     decode_lines,
     describe_row,
@@ -28,19 +28,19 @@ from stopwise.logs.rows import (
     parse_number,
 )
 
-LOOKED_AT = 65_536  # if all outputs of so many rows are numbers, outputs are numbers
+SAMPLE_ROWS = 65_536  # if all outputs in these rows are numbers, outputs are numbers
 DELIMITERS = ",;\t"
 
-KINDS = ("number", "bool", "text")  # what the column ``kind`` may hold
+KINDS = ("number", "bool", "text")  # valid values of the column ``kind``
 BOOLS = {"true": True, "false": False}
-_SPECIAL = re.compile('[",\r\n]')  # a cell that holds one of these must be quoted
+_SPECIAL = re.compile('[",\r\n]')  # cells with one of these must be quoted
 
 
 class CsvReader:
-    """A CSV file with commas, or else semicolons or tabs, between the columns of its header."""
+    """Reads a CSV file separated by commas, semicolons or tabs, as its header is."""
 
-    rows: int | None = None  # how many: CSV does not say
-    once = False  # it can be read again
+    rows: int | None = None  # unknown in CSV
+    once = False
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -66,8 +66,8 @@ class CsvReader:
             if len(cells) == len(self.names):
                 yield line, cells
             else:
-                found = f"has {len(cells)} cells under {len(self.names)} columns"
-                yield line, f"{found}; is it cut off, or a delimiter not in quotation marks?"
+                counts = f"has {len(cells)} cells but the header has {len(self.names)}"
+                yield line, f"{counts}; check for a truncated line or an unquoted delimiter"
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
         """Yield every row, the header first, with the line on which it ends."""
@@ -83,25 +83,25 @@ class CsvReader:
             except csv.Error as error:
                 where = describe_row(max(row - 1, 0), reader.line_num)
                 raise InvalidLogError(
-                    f"{self._path.name}, {where}: {error}; is it cut off, or a quotation mark "
-                    "missing?"
+                    f"{self._path.name}, {where}: {error}; check for a truncated line or a missing "
+                    "quotation mark"
                 ) from error
 
     def _holds_text(self, layout: Layout) -> bool:
-        """Return whether any output or label of the first rows is not a number."""
+        """Return whether an output or label in the first rows is not a number."""
         columns = [self.names.index(name) for name in layout.answers]
         try:
             return bool(columns) and any(
                 isinstance(parse_number(cells[k].strip()), str)
-                for _, cells in islice(self._records(), LOOKED_AT)
+                for _, cells in islice(self._records(), SAMPLE_ROWS)
                 if not isinstance(cells, str)
                 for k in columns
             )
         except InvalidLogError:
-            return False  # it will be raised when that row is read
+            return False  # raised again when that row is read
 
     def _cells_of(self, layout: Layout, text: bool, rows: Sequence[Any]) -> CellReader:
-        """Return a function that reads a column of some rows; ``text``: answers are texts."""
+        """Return the function that parses columns of rows; ``text``: answers are texts."""
         columns = dict(zip(self.names, zip(*rows, strict=True), strict=True))
 
         def read(column: str, use: Use) -> Cells:
@@ -110,11 +110,11 @@ class CsvReader:
                 return _declared(column, columns, layout)
             if use == "text" or (use == "answer" and text):
                 return gather([cell.strip() or None for cell in texts])
-            if use == "number" and "_" not in "".join(texts):  # which float would ignore
+            if use == "number" and "_" not in "".join(texts):  # float() would ignore it
                 try:
                     numbers = np.array(list(map(float, texts)))
                 except ValueError:
-                    pass  # found below
+                    pass  # the cell is located below
                 else:
                     return Cells("number", numbers, np.zeros(len(texts), dtype=np.bool_))
             return gather([parse_number(cell.strip()) for cell in texts])
@@ -123,16 +123,16 @@ class CsvReader:
 
 
 def _declared(column: str, columns: dict[str, Any], layout: Layout) -> Cells:
-    """Return answers of the type that the column ``kind`` declares."""
+    """Return answers, parsed as the column ``kind`` declares."""
     values: list[Any] = []
-    wrong: dict[int, WrongCell] = {}
+    invalid: dict[int, InvalidCell] = {}
     texts, kinds = columns[column], columns[layout.kind or ""]
     stops = columns[layout.stop] if layout.stop else ("",) * len(texts)
-    # an empty cell of an arm up to the stop is an empty text
-    deeper = layout.arms[layout.outputs.index(column) :] if column in layout.outputs else ()
+    # An empty cell of an arm up to the stop is an empty text.
+    from_arm_on = layout.arms[layout.outputs.index(column) :] if column in layout.outputs else ()
     for row, (text, kind, stop) in enumerate(zip(texts, kinds, stops, strict=True)):
         if kind == "text":
-            values.append(text if text or stop in deeper else None)
+            values.append(text if text or stop in from_arm_on else None)
         elif kind == "bool" and text in BOOLS:
             values.append(BOOLS[text])
         elif kind in KINDS:
@@ -140,27 +140,29 @@ def _declared(column: str, columns: dict[str, Any], layout: Layout) -> Cells:
         else:
             values.append(None)
             if kind or text:
-                words = f"of the kind {kind!r}, not {', '.join(KINDS)} (is the line cut off?)"
-                wrong[row] = WrongCell(words)
+                message = (
+                    f"in a row of kind {kind!r}, expected {', '.join(KINDS)} (truncated line?)"
+                )
+                invalid[row] = InvalidCell(message)
     cells = gather(values)
-    return msgspec.structs.replace(cells, wrong={**cells.wrong, **wrong})
+    return msgspec.structs.replace(cells, invalid={**cells.invalid, **invalid})
 
 
 class CsvWriter(LineWriter):
-    """Writes CSV; a last column, ``kind``, tells 1 from "1" and a complete line from a cut one."""
+    """Writes CSV; a last column, ``kind``, tells 1 from "1" and detects truncated lines."""
 
-    _more = ("kind",)
-    _quotes = True
+    _extra_columns = ("kind",)
+    _multiline_cells = True
 
-    def _opening(self) -> bytes:
+    def _header(self) -> bytes:
         return csv_line(self._names)
 
-    def _found_names(self) -> list[str]:
+    def _existing_names(self) -> list[str]:
         with self._path.open("rb") as file:
             return next(csv.reader(decode_lines(file, self._path.name)), list[str]())
 
-    def _is_complete(self, rest: bytes) -> bool:
-        cells = next(csv.reader([rest.decode(errors="replace")]), [""])
+    def _is_complete(self, line: bytes) -> bool:
+        cells = next(csv.reader([line.decode(errors="replace")]), [""])
         return len(cells) == len(self._names) and cells[-1] in KINDS
 
     def _encode(self, row: Row) -> bytes:
@@ -175,20 +177,20 @@ class CsvWriter(LineWriter):
         if value is None:
             return ""
         if isinstance(value, bool):
-            as_word = kind == "bool" or field.holds == "bool"
-            return str(value).lower() if as_word else str(int(value))
+            as_text = kind == "bool" or field.holds == "bool"
+            return str(value).lower() if as_text else str(int(value))
         text = str(value)
         if len(text) > csv.field_size_limit():
             raise InvalidLogError(
-                f"{self._path.name}: {field.name!r} has {len(text):,} characters, and readers of "
-                f"CSV take {csv.field_size_limit():,} at most; use Parquet or JSON lines"
+                f"{self._path.name}: {field.name!r} has {len(text):,} characters, but CSV readers "
+                f"accept at most {csv.field_size_limit():,}; use Parquet or JSON lines"
             )
         return text
 
 
 def csv_line(cells: Sequence[str]) -> bytes:
     """Return cells as a line of CSV."""
-    # The csv module of Python 3.11 leaves a carriage return unquoted, which its reader refuses.
+    # The csv module of Python 3.11 leaves a carriage return unquoted, which its reader rejects.
     quoted = (
         '"' + cell.replace('"', '""') + '"' if _SPECIAL.search(cell) else cell for cell in cells
     )

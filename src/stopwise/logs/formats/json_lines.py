@@ -1,4 +1,4 @@
-"""Logs in JSON lines: one object per round."""
+"""Reading and writing logs in JSON lines, one object per round."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -25,23 +25,24 @@ from stopwise.logs.rows import (
 
 Object: TypeAlias = dict[str, Any]
 
-# {"outputs": {"small": 1}} is what the column ``output.small`` is in a table.
+# {"outputs": {"small": 1}} corresponds to the column ``output.small`` of a table.
 GROUPS = {"outputs": "output", "costs": "cost"}
 
-# Objects that must name the same things in every row, and those that may leave some out.
-ALL, SOME = ("context", "outputs"), ("revealed", "costs", "right")
-# What a later row may not have if the first does not: it would not be read.
-OPTIONAL = ("label", "stop", "rule_stop", "failed", *SOME)
+# Objects with the same keys in every row, and objects in which keys may be missing.
+COMPLETE = ("context", "outputs")
+PARTIAL = ("revealed", "costs", "right")
+# Fields that the first row must have if a later row has them: others would not be read.
+OPTIONAL = ("label", "stop", "rule_stop", "failed", *PARTIAL)
 
-# What many programs write for NaN and infinity.
+# NaN and infinity as many programs write them.
 NOT_JSON = re.compile(r"[:,\[]\s*([+-]?(?:NaN|Infinity|nan|inf))\b")
 
 
 class JsonLinesReader:
-    """A file of JSON lines. The first row names the columns."""
+    """Reads JSON lines; the first row defines the columns."""
 
-    rows: int | None = None  # how many: the file does not say
-    once = False  # it can be read again
+    rows: int | None = None  # unknown in JSON lines
+    once = False
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -68,60 +69,62 @@ class JsonLinesReader:
                 try:
                     row = decoder.decode(text)
                 except msgspec.DecodeError as error:
-                    reason = f"{error}; is the line cut off?"
+                    reason = f"{error}; check for a truncated line"
                     if number := NOT_JSON.search(text):
-                        reason = f"{number[1]} is no number in JSON; write null, or drop the row"
+                        reason = f"{number[1]} is not valid in JSON; write null, or drop the row"
                     yield line, f"is not JSON: {reason}"
                     continue
                 if isinstance(row, dict):
                     yield line, row
                 else:
-                    yield line, f"is {describe_value(row)}; each line must be an object, {{…}}"
+                    yield line, f"is {describe_value(row)}; each line must be a JSON object"
 
     def _records(self, layout: Layout) -> Iterator[Record]:
-        """Yield every row, once its names are found to be those of the first."""
+        """Yield every row, checked against the keys of the first row."""
         used = {self._paths[name][0] for name in layout.used}
-        same = {key: set(cast("Object", self._first[key])) for key in ALL if key in used}
-        some = [key for key in SOME if key in used]
+        complete = {key: set(cast("Object", self._first[key])) for key in COMPLETE if key in used}
+        partial = [key for key in PARTIAL if key in used]
         absent = [key for key in OPTIONAL if "outputs" in used and key not in self._first]
         for line, row in self._objects():
-            problem = None if isinstance(row, str) else self._difference(row, same, some, absent)
-            yield line, problem or row
+            if isinstance(row, str):
+                yield line, row
+            else:
+                yield line, self._key_error(row, complete, partial, absent) or row
 
-    def _difference(
-        self, row: Object, same: dict[str, set[str]], some: list[str], absent: list[str]
+    def _key_error(
+        self, row: Object, complete: dict[str, set[str]], partial: list[str], absent: list[str]
     ) -> str | None:
-        """Return in what a row differs from the first."""
-        for key, names in same.items():
-            found = row.get(key)
-            if not isinstance(found, dict) or cast("Object", found).keys() != names:
+        """Return how the keys of a row differ from those of the first row; None if they fit."""
+        for key, names in complete.items():
+            group = row.get(key)
+            if not isinstance(group, dict) or cast("Object", group).keys() != names:
                 return (
                     f"{key!r} must be an object with {quoted(sorted(names))}, as in the first row; "
-                    "null where there is none"
+                    "write null for missing values"
                 )
         new = [key for key in absent if row.get(key) is not None]
-        for key in some:
+        for key in partial:
             if row.get(key) is not None:
                 named = _flat({key: row[key]})
                 new += [".".join(path) for name, path in named if name not in self._paths]
         if not new:
             return None
         return (
-            f"has {quoted(sorted(new))}, which the first row has not; give it in every row, null "
-            "where unknown"
+            f"has {quoted(sorted(new))}, which is missing in the first row; add it there, as null "
+            "if unknown"
         )
 
     def _cells_of(self, rows: Sequence[Any]) -> CellReader:
-        found: dict[tuple[str, ...], Sequence[Any]] = {(): rows}
+        by_path: dict[tuple[str, ...], Sequence[Any]] = {(): rows}
 
         def values(path: tuple[str, ...]) -> Sequence[Any]:
-            """Return what all rows have at a path; None where they have nothing."""
-            if path not in found:
-                found[path] = [
-                    cast("Object", around).get(path[-1]) if isinstance(around, dict) else None
-                    for around in values(path[:-1])
+            """Return the value of every row at a path; None if missing."""
+            if path not in by_path:
+                by_path[path] = [
+                    cast("Object", parent).get(path[-1]) if isinstance(parent, dict) else None
+                    for parent in values(path[:-1])
                 ]
-            return found[path]
+            return by_path[path]
 
         return lambda column, use: gather(values(self._paths[column]), use)
 
@@ -129,7 +132,7 @@ class JsonLinesReader:
 def _flat(
     value: Object, prefix: str = "", path: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the name that each value would have in a table, and where it is."""
+    """Yield the name of each value as a column of a table, and its path in the object."""
     for key, inner in value.items():
         name = prefix + (GROUPS.get(key, key) if isinstance(inner, dict) and not path else key)
         if isinstance(inner, dict):
@@ -141,19 +144,19 @@ def _flat(
 class JsonLinesWriter(LineWriter):
     """Writes JSON lines."""
 
-    def _found_names(self) -> list[str]:
+    def _existing_names(self) -> list[str]:
         return list(JsonLinesReader(self._path).names)
 
-    def _is_complete(self, rest: bytes) -> bool:
+    def _is_complete(self, line: bytes) -> bool:
         with suppress(msgspec.DecodeError):
-            return isinstance(msgspec.json.decode(rest), dict)
+            return isinstance(msgspec.json.decode(line), dict)
         return False
 
     def _encode(self, row: Row) -> bytes:
         complete: Object = {}
         for field, value in zip(self._fields, row, strict=True):
-            around = complete
+            parent = complete
             for key in field.path[:-1]:
-                around = around.setdefault(key, {})
-            around[field.path[-1]] = value
+                parent = parent.setdefault(key, {})
+            parent[field.path[-1]] = value
         return msgspec.json.encode(complete) + b"\n"

@@ -1,4 +1,4 @@
-"""Writers of CSV and JSON lines: each row is a line, written at once."""
+"""Base class of the writers of CSV and JSON lines."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ import msgspec
 
 from stopwise.errors import InvalidLogError
 
-Row: TypeAlias = list[Any]  # to be written: one value for each field; None for an empty cell
+Row: TypeAlias = list[Any]  # a value for each field; None for an empty cell
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A column to write: its name in a table, where it is in a JSON object, and what it holds."""
+    """A column to write: its name in a table, its path in a JSON object, and its type."""
 
     name: str
     path: tuple[str, ...]
@@ -21,55 +21,55 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class LineWriter(ABC):
-    """Writes each row to the file at once: a crash loses at most the line being written.
+    """Writes each row to the file immediately: a crash loses at most the line being written.
 
-    With ``append`` it continues an existing file; a last line that a crash cut off is removed.
+    With ``append`` it continues an existing file; a last line truncated by a crash is removed.
     """
 
-    _more: tuple[str, ...] = ()  # columns after those of the fields
-    _quotes = False  # whether a cell may hold line breaks, between quotation marks
+    _extra_columns: tuple[str, ...] = ()  # after the fields
+    _multiline_cells = False  # whether cells in quotation marks may contain line breaks
 
     def __init__(self, path: Path, fields: Sequence[Field], *, append: bool) -> None:
         self._path = path
         self._fields = fields
-        self._names = names = [*(field.name for field in fields), *self._more]
+        self._names = names = [*(field.name for field in fields), *self._extra_columns]
         continued = append and path.exists() and path.stat().st_size > 0
-        if continued and (found := self._found_names()) != names:
+        if continued and (existing := self._existing_names()) != names:
             raise InvalidLogError(
-                f"{path.name} cannot be appended to: its columns are {', '.join(found)}, and those "
-                f"to be written are {', '.join(names)}"
+                f"cannot append to {path.name}: its columns are {', '.join(existing)}, but the new "
+                f"columns are {', '.join(names)}"
             )
-        self._end, unended = self._complete() if continued else (0, False)
+        self._end, unterminated = self._complete() if continued else (0, False)
         self._file = path.open("r+b" if continued else "wb", buffering=0)
         try:
             self._file.truncate(self._end)
             self._file.seek(self._end)
             if not self._end:
-                self._put(self._opening())
-            elif unended:
+                self._put(self._header())
+            elif unterminated:
                 self._put(b"\n")
         except BaseException:
             self._file.close()
             raise
 
     def write(self, row: Row) -> None:
-        """Write a row; it has left this process when this returns."""
+        """Write a row; the operating system has it when this returns."""
         self._put(self._encode(row))
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
-    def _opening(self) -> bytes:
-        """Return what the file begins with."""
+    def _header(self) -> bytes:
+        """Return the first line of a new file."""
         return b""
 
     def _put(self, line: bytes) -> None:
         """Write a complete line or, if the disk is full, nothing."""
-        left = memoryview(line)
+        unwritten = memoryview(line)
         try:
-            while left:
-                left = left[self._file.write(left) :]
+            while unwritten:
+                unwritten = unwritten[self._file.write(unwritten) :]
         except OSError:
             self._file.truncate(self._end)
             self._file.seek(self._end)
@@ -77,25 +77,25 @@ class LineWriter(ABC):
         self._end += len(line)
 
     def _complete(self) -> tuple[int, bool]:
-        """Return where the last complete line ends, and whether its line break is missing."""
+        """Return the end of the last complete line, and whether its line break is missing."""
         end = complete = 0
-        inside = False  # a quoted cell that continues over several lines
+        inside = False  # whether a quoted cell continues on the next line
         with self._path.open("rb") as lines:
             for line in lines:
                 end += len(line)
-                inside ^= self._quotes and line.count(b'"') % 2 == 1
+                inside ^= self._multiline_cells and line.count(b'"') % 2 == 1
                 if not inside and line.endswith(b"\n"):
                     complete = end
             lines.seek(complete)
-            unended = self._is_complete(lines.read())
-        return (end, True) if unended else (complete, False)
+            unterminated = self._is_complete(lines.read())
+        return (end, True) if unterminated else (complete, False)
 
     @abstractmethod
-    def _found_names(self) -> list[str]:
+    def _existing_names(self) -> list[str]:
         """Return the columns of an existing file."""
 
     @abstractmethod
-    def _is_complete(self, rest: bytes) -> bool:
+    def _is_complete(self, line: bytes) -> bool:
         """Return whether a last line without a line break is complete."""
 
     @abstractmethod

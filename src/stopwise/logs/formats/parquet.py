@@ -1,4 +1,4 @@
-"""Logs in Parquet; written as JSON lines, which are converted at the end."""
+"""Reading and writing logs in Parquet."""
 
 import re
 import uuid
@@ -17,79 +17,91 @@ from stopwise.logs.formats.arrow import ArrowReader, arrow
 from stopwise.logs.formats.json_lines import JsonLinesWriter
 from stopwise.logs.formats.line_writer import Field, Row
 
-BUFFER = 1 << 20  # bytes of each column that are read ahead
-NULL = "__HIVE_DEFAULT_PARTITION__"  # a folder of rows without a value
-GROUP = 65_536  # rows that are in memory when a file is written
+BUFFER_SIZE = 1 << 20  # bytes of each column that are read ahead
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # names the folder of rows without a value
+GROUP_ROWS = 65_536  # rows in memory while a file is written
 
 
 def open_parquet(path: Path) -> ArrowReader:
-    """Open a file, or a folder or pattern of files; folders ``key=value`` give columns too."""
+    """Open a file, a folder or a glob; folders named ``key=value`` are columns, as in Hive."""
     files, root = [path], Path(path.anchor)
     if not path.is_file():
-        found = path.rglob("*.parquet") if path.is_dir() else root.glob(str(path.relative_to(root)))
-        files = sorted(found, key=lambda file: re.sub(r"\d+", lambda n: n[0].zfill(20), str(file)))
+        if path.is_dir():
+            matches = path.rglob("*.parquet")
+        else:
+            matches = root.glob(str(path.relative_to(root)))
+        files = sorted(matches, key=_natural_order)
     pa = arrow()
     names, rows, many = list[list[str]](), 0, files != [path]
     for file in files:
         with _opened(file) as opened:
-            inside = opened.schema_arrow.names
-            keys = _keys(file) if many else {}  # which some writers repeat in the files
-            names.append([*inside, *(key for key in keys if key not in inside)])
+            stored = opened.schema_arrow.names
+            keys = _keys(file) if many else {}  # some writers also store them in the files
+            names.append([*stored, *(key for key in keys if key not in stored)])
             rows += opened.metadata.num_rows
         if set(names[-1]) != set(names[0]):
-            differ = ", ".join(sorted(map(repr, set(names[-1]) ^ set(names[0]))))
-            raise InvalidLogError(f"{file} and {files[0]} must have the same columns: {differ}")
+            difference = ", ".join(sorted(map(repr, set(names[-1]) ^ set(names[0]))))
+            raise InvalidLogError(
+                f"{file} and {files[0]} must have the same columns, but differ in {difference}"
+            )
     if not rows:
-        held = f" in {len(files)} Parquet files" if many else ""
-        raise InvalidLogError(f"{path.name} has no rows{held}")
+        place = f" in {len(files)} Parquet files" if many else ""
+        raise InvalidLogError(f"{path.name} has no rows{place}")
 
     def start(columns: list[str], size: int) -> Iterator[Any]:
         for file in files:
             with _opened(file) as opened:
-                inside = set(opened.schema_arrow.names)
-                keys = {k: v for k, v in (_keys(file) if many else {}).items() if k not in inside}
-                wanted = [name for name in columns if name not in keys]
-                for record in opened.iter_batches(batch_size=size, columns=wanted):
-                    more = {
+                stored = set(opened.schema_arrow.names)
+                keys = {k: v for k, v in (_keys(file) if many else {}).items() if k not in stored}
+                to_read = [name for name in columns if name not in keys]
+                for record in opened.iter_batches(batch_size=size, columns=to_read):
+                    constant = {
                         key: pa.repeat(pa.scalar(keys[key], pa.string()), len(record))
                         for key in keys
                     }
-                    yield pa.record_batch(dict(zip(wanted, record.columns, strict=True)) | more)
+                    yield pa.record_batch(
+                        dict(zip(to_read, record.columns, strict=True)) | constant
+                    )
 
     return ArrowReader(path.name, tuple(names[0]), start, rows)
 
 
+def _natural_order(file: Path) -> str:
+    """Return a sort key in which part-9 comes before part-10."""
+    return re.sub(r"\d+", lambda digits: digits[0].zfill(20), str(file))
+
+
 def _keys(file: Path) -> dict[str, str | None]:
-    """Return the columns that the folders of a file stand for, as Hive writes them: texts."""
-    pairs = (unquote(part).partition("=") for part in file.parts[:-1] if "=" in part)
-    return {name: None if word == NULL else word for name, _, word in pairs}
+    """Return the columns encoded in the folders of a file, as Hive does; values are texts."""
+    pairs = (unquote(folder).partition("=") for folder in file.parts[:-1] if "=" in folder)
+    return {name: None if value == HIVE_NULL else value for name, _, value in pairs}
 
 
 @contextmanager
 def _opened(path: Path) -> Generator[Any]:
-    """Open a file; if pyarrow cannot read it, raise an error that names it."""
+    """Open a file; name it in the error if pyarrow cannot read it."""
     pa, pq = arrow(), arrow("pyarrow.parquet")
     try:
-        # A buffer for each column; otherwise row groups would be held in memory, however long.
-        with pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
+        # Without a buffer per column, complete row groups of any length would be in memory.
+        with pq.ParquetFile(path, buffer_size=BUFFER_SIZE, pre_buffer=False) as file:
             yield file
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, FileNotFoundError | InvalidLogError):
             raise
         raise InvalidLogError(
-            f"{path.name} cannot be read as Parquet: it is damaged, cut off or of another format "
+            f"{path.name} cannot be read as Parquet: it is damaged, truncated or in another format "
             f"({str(error).splitlines()[0]})"
         ) from error
 
 
 class ParquetWriter:
-    """Writes Parquet: rows go to a file of JSON lines beside it, which `close` converts."""
+    """Writes rows as JSON lines to a temporary file; `close` converts it to Parquet."""
 
     def __init__(self, path: Path, fields: Sequence[Field], *, append: bool) -> None:
         if append:
             raise InvalidLogError(
-                f"{path.name}: a Parquet file ends in its table of contents, so nothing can be "
-                "appended; write another file, or CSV or JSON lines"
+                f"cannot append to {path.name}: Parquet files cannot be extended; write another "
+                "file, or use CSV or JSON lines"
             )
         arrow("pyarrow.parquet")
         self._path = path
@@ -105,7 +117,7 @@ class ParquetWriter:
         self._types.update(map(type, answers))
 
     def close(self) -> None:
-        """Convert the rows and put the file in its place; if that fails, leave the JSON lines."""
+        """Convert the rows and move the file into place; on an error, keep the JSON lines."""
         self._lines.close()
         part = self._rows.with_suffix(".part")
         try:
@@ -113,13 +125,13 @@ class ParquetWriter:
             put_in_place(part, self._path)
         except BaseException as error:
             part.unlink(missing_ok=True)
-            error.add_note(f"{self._path.name} is not written. Its rounds are in {self._rows}.")
+            error.add_note(f"{self._path.name} was not written; its rounds are in {self._rows}")
             raise
         self._rows.unlink()
 
     def _convert(self, part: Path) -> None:
         pa, pq = arrow(), arrow("pyarrow.parquet")
-        # The narrowest type that holds all answers; bools among numbers are 0 and 1.
+        # The narrowest type of all answers; bools among numbers become 0 and 1.
         answer, number = pa.null(), None
         widths = {bool: pa.bool_, int: pa.int64, float: pa.float64, str: pa.string}
         for kind, wider in widths.items():
@@ -130,7 +142,7 @@ class ParquetWriter:
         schema = pa.schema([(field.name, types[field.holds]) for field in self._fields])
         decoder = msgspec.json.Decoder()
         with self._rows.open("rb") as lines, pq.ParquetWriter(part, schema) as file:
-            while rows := list(map(decoder.decode, islice(lines, GROUP))):
+            while rows := list(map(decoder.decode, islice(lines, GROUP_ROWS))):
                 columns: list[Any] = []
                 for field, column in zip(self._fields, schema, strict=True):
                     values = rows
