@@ -27,7 +27,7 @@ from stopwise.arrays import Floats
 from stopwise.research import Synthetic
 from stopwise.research.data import load_table
 from stopwise.research.environments.tabular import standardised
-from stopwise.research.environments.training import chance_of_one, fit_logistic
+from stopwise.research.environments.training import fit_logistic, predict_logistic
 from stopwise.research.paper import choices
 
 TIE = 1e-12
@@ -147,7 +147,7 @@ def _real(name: str, quick: bool) -> Iterator[tuple[Any, ...]]:
 
 
 def _says_one(X: Floats, y: Any, C: float, intercept: bool) -> Floats:
-    return chance_of_one(X, fit_logistic(X, y, C, intercept)[None])[:, 0]
+    return predict_logistic(X, fit_logistic(X, y, C, intercept)[None])[:, 0]
 
 
 def _synthetic(quick: bool) -> tuple[list[tuple[Any, ...]], float]:

@@ -16,7 +16,7 @@ from benchmarks.timing import progress
 from stopwise.research.experiments.runs import execute
 from stopwise.research.experiments.spec import ExperimentSpec
 from stopwise.research.paper import choices, instances
-from stopwise.research.paper.growth import FEWEST_RUNS, fit_growth
+from stopwise.research.paper.growth import MIN_RUNS, fit_growth
 from stopwise.research.paper.settings import SETTINGS
 
 HORIZONS = (5000, 20_000, 100_000)
@@ -36,8 +36,8 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
             policy = setting.policies(environment)["USS-PD"]
             spec = ExperimentSpec(environment, policy, horizons[-1], horizons[-1] // CHECKPOINT)
             curves: list[Any] = []
-            for seed in range(FEWEST_RUNS):
-                progress(f"{name}, {setting.name}: run {seed + 1} of {FEWEST_RUNS}")
+            for seed in range(MIN_RUNS):
+                progress(f"{name}, {setting.name}: run {seed + 1} of {MIN_RUNS}")
                 curves.append(execute(spec, seed).regret)
             rows += [(name, setting.name, *row) for row in _fits(np.array(curves), spec, horizons)]
     progress("")

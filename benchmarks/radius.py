@@ -21,7 +21,7 @@ from benchmarks.lock_in import DEFINITION, locked_in
 from benchmarks.report import table
 from benchmarks.timing import progress
 from stopwise import USSPD, Cascade
-from stopwise.research.experiments.runs import built
+from stopwise.research.experiments.runs import build_environment
 from stopwise.research.experiments.spec import EnvironmentSpec
 from stopwise.research.paper import choices, instances
 from stopwise.research.paper.settings import NEAR_GREEDY, forced_rounds
@@ -93,10 +93,10 @@ def _pilot(environment: EnvironmentSpec, seed: int) -> tuple[Runs, float]:
     Also return the share of contexts in which an arm can be optimal.
     """
     random = np.random.default_rng(seed)
-    cascade: Cascade = built(environment).cascade
+    cascade: Cascade = build_environment(environment).cascade
     features = NEAR_GREEDY.features(environment)
     forced = forced_rounds(features, environment)
-    batch = built(environment).sample(choices.ROUNDS, random)
+    batch = build_environment(environment).sample(choices.ROUNDS, random)
     assert batch.outputs is not None
     settings: dict[str, Any] = {
         "features": features,

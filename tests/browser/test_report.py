@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from stopwise.research.paper.report import Report, judged, write_report
+from stopwise.research.paper.report import Report, claims_by_setting, write_report
 from stopwise.research.paper.reproduce import reproduce
 from tests.browser.sample_report import REPORT
 from tests.browser.screens import SCREENS, check_report
@@ -56,7 +56,7 @@ def test_every_claim_is_in_the_table_with_its_verdicts(
     expected = [
         [_plain(claims[0].text), [[c.setting, c.verdict] for c in claims], True]
         for section in written.report.sections
-        for claims in (list(one.values()) for one in judged(section))
+        for claims in (list(verdicts.values()) for verdicts in claims_by_setting(section))
     ]
     assert rows == expected
 

@@ -1,4 +1,4 @@
-"""``stopwise reproduce``, run for real: into a pipe, at a terminal, and interrupted."""
+"""``stopwise reproduce`` as a process: in a pipe, in a terminal, and interrupted."""
 
 import os
 import pty
@@ -21,14 +21,14 @@ TINY = ("reproduce", "--quick", "--only", "table1")
 SHORT = ("reproduce", "--quick", "--only", "supervised", "--jobs", "1")
 
 
-def test_the_list_has_every_table_and_figure(stopwise: Run) -> None:
+def test_list_has_every_table_and_figure(stopwise: Run) -> None:
     done = stopwise("reproduce", "--list")
     assert done.returncode == 0
     assert re.findall(r"^\S+", done.stdout, re.MULTILINE)[1:] == list(EXHIBITS)
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "message"),
     [
         (["--only", "tabel1"], "table1"),
         (["--address", "10.0.0.5:8786"], "executor 'dask'"),
@@ -37,23 +37,26 @@ def test_the_list_has_every_table_and_figure(stopwise: Run) -> None:
         (["--executor", "spark"], "threads"),
     ],
 )
-def test_usage_errors(stopwise: Run, tmp_path: Path, words: list[str], says: str) -> None:
-    done = stopwise("reproduce", *words)
+def test_usage_errors_exit_with_2_and_write_nothing(
+    stopwise: Run, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    done = stopwise("reproduce", *arguments)
     assert done.returncode == 2
-    assert says in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
-    assert list(tmp_path.iterdir()) == []  # nothing was begun
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_into_a_pipe_it_writes_plain_lines(process: Run, tmp_path: Path) -> None:
+def test_pipe_gets_plain_lines_that_lead_with_the_results(process: Run, tmp_path: Path) -> None:
     done = process(
         *TINY, "--out", "here", FORCE_COLOR="", TERM="xterm-256color", PYTHONIOENCODING="ascii"
     )
     assert done.returncode == 0, done.stderr
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", done.stdout + done.stderr)
+    assert done.stdout.startswith("Reproduced 1 of 1 result in 1 table or figure; 0 did not hold,")
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["table1", "1", "0", "0"] in rows
-    assert ["all", "1", "0", "0"] in rows
+    assert ["total", "1", "0", "0"] in rows
     assert "Open here" + os.sep + "report.html" in done.stdout
     assert (tmp_path / "here" / "report.html").is_file()
     report = (tmp_path / "here" / "report.html").read_text(encoding="utf-8")
@@ -62,33 +65,33 @@ def test_into_a_pipe_it_writes_plain_lines(process: Run, tmp_path: Path) -> None
 
 
 class Terminal:
-    """A program at a terminal of 100 columns."""
+    """A process in a terminal of 100 columns."""
 
-    def __init__(self, words: tuple[str, ...], cwd: Path) -> None:
+    def __init__(self, arguments: tuple[str, ...], cwd: Path) -> None:
         self.screen = ""
-        self._end, theirs = pty.openpty()
+        self._master, slave = pty.openpty()
         terminal = {"COLUMNS": "100", "LINES": "30", "TERM": "xterm-256color"}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "stopwise", *words],
-            **dict.fromkeys(("stdin", "stdout", "stderr"), theirs),
+            [sys.executable, "-m", "stopwise", *arguments],
+            **dict.fromkeys(("stdin", "stdout", "stderr"), slave),
             cwd=cwd,
             env=os.environ | terminal,
             start_new_session=True,
         )
-        os.close(theirs)
+        os.close(slave)
 
     def read(self, until: Callable[[str], object] = lambda _: False, seconds: float = 300) -> str:
-        """Read until something is on the screen, or the program ends."""
+        """Read until the screen satisfies a condition or the process exits."""
         deadline = time.monotonic() + seconds
         while not until(self.screen) and time.monotonic() < deadline:
-            if select.select([self._end], [], [], 0.5)[0]:
+            if select.select([self._master], [], [], 0.5)[0]:
                 try:
-                    piece = os.read(self._end, 65536)
-                except OSError:  # how Linux says that the other end is closed
+                    chunk = os.read(self._master, 65536)
+                except OSError:  # raised on Linux once the process has exited
                     break
-                if not piece:
+                if not chunk:
                     break
-                self.screen += piece.decode(errors="replace")
+                self.screen += chunk.decode(errors="replace")
         return self.screen
 
     def __enter__(self) -> Self:
@@ -97,16 +100,16 @@ class Terminal:
     def __exit__(self, *reason: object) -> None:
         self.process.kill()
         self.process.wait()
-        os.close(self._end)
+        os.close(self._master)
 
 
-def test_at_a_terminal_it_draws_a_bar_and_ctrl_c_loses_nothing(tmp_path: Path) -> None:
-    some = re.compile(r"\b([1-9]\d*)/(\d+)")
+def test_terminal_shows_a_progress_bar_and_ctrl_c_keeps_finished_runs(tmp_path: Path) -> None:
+    progress = re.compile(r"\b([1-9]\d*)/(\d+)")
     with Terminal(SHORT, tmp_path) as terminal:
-        terminal.read(until=some.search)
+        terminal.read(until=progress.search)
         assert "━" in terminal.screen
         assert "left" in terminal.screen
-        os.killpg(terminal.process.pid, signal.SIGINT)  # as Ctrl-C does: to all of the group
+        os.killpg(terminal.process.pid, signal.SIGINT)  # Ctrl-C reaches the entire group
         screen = terminal.read()
         assert terminal.process.wait(60) == 1
     assert "the same command resumes" in " ".join(screen.split())
@@ -115,8 +118,8 @@ def test_at_a_terminal_it_draws_a_bar_and_ctrl_c_loses_nothing(tmp_path: Path) -
     with Terminal(SHORT, tmp_path) as terminal:
         screen = terminal.read()
         assert terminal.process.wait(60) == 0
-    first = some.search(screen)
+    first = progress.search(screen)
     assert first is not None
     assert int(first[1]) > 0
-    assert not re.search(rf"\b0/{first[2]}", screen)  # it did not begin again
+    assert not re.search(rf"\b0/{first[2]}", screen)  # it resumed
     assert "Open reproduction/report.html" in screen

@@ -11,7 +11,7 @@ from stopwise import research
 from stopwise.arrays import Floats
 from stopwise.errors import InvalidParameterError
 from stopwise.research.environments.base import Batch
-from stopwise.research.experiments.runs import built
+from stopwise.research.experiments.runs import build_environment
 from stopwise.research.paper import choices, instances
 from stopwise.research.theory.dominance import can_be_optimal, dominance_margins, first_candidates
 from stopwise.research.theory.regret import optimal_arms, regret, signed_pseudo_regret
@@ -82,7 +82,7 @@ def check(cascade: sw.Cascade, batch: Batch) -> None:
 def test_the_optimal_arm_of_the_papers_instances_is_that_of_brute_force(
     n_arms: int, case: int, margin: float
 ) -> None:
-    environment = built(instances.realizable(n_arms, case, margin))
+    environment = build_environment(instances.realizable(n_arms, case, margin))
     batch = environment.sample(3000, np.random.default_rng(case))
     check(environment.cascade, batch)
     assert np.bincount(batch.optimal, minlength=n_arms).min() > 0  # each arm somewhere
@@ -103,7 +103,7 @@ def test_the_optimal_arm_of_random_worlds_is_that_of_brute_force(seed: int) -> N
 
 def test_a_stop_loses_its_signed_pseudo_regret_by_the_answers_of_the_optimal_arm() -> None:
     """Hoeffding: |mean(loss − signed)| > 0.02 of 40,000 rounds has chance ≤ 2·exp(−32) each."""
-    environment = built(instances.realizable(4, 2, 0.0))
+    environment = build_environment(instances.realizable(4, 2, 0.0))
     batch = environment.sample(40_000, np.random.default_rng(1))
     assert batch.outputs is not None
     rounds = np.arange(len(batch.contexts))

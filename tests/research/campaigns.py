@@ -1,4 +1,4 @@
-"""Experiments that take moments, and processes that do them."""
+"""Short experiments, and helpers for processes that run them."""
 
 import subprocess
 import sys
@@ -31,24 +31,24 @@ TASKS: list[Task] = [(spec, (seed,)) for spec in SPECS for seed in SEEDS]
 
 
 class Journal(ThreadExecutor):
-    """Notes which tasks it was given; one thread, so that they are done in order."""
+    """Records submitted tasks; a single thread executes them in order."""
 
     def __init__(self) -> None:
         super().__init__(jobs=1)
-        self.given: list[Task] = []
+        self.submitted: list[Task] = []
 
     def run(self, work: Callable[..., T], tasks: Iterable[Arguments]) -> Generator[T, None, None]:
-        self.given = cast("list[Task]", list(tasks))
-        return super().run(work, self.given)
+        self.submitted = cast("list[Task]", list(tasks))
+        return super().run(work, self.submitted)
 
     @property
     def runs(self) -> list[tuple[str, int]]:
-        return [(spec.key, seed) for spec, seeds in self.given for seed in seeds]
+        return [(spec.key, seed) for spec, seeds in self.submitted for seed in seeds]
 
 
 def made_trace(seed: int, curve: list[float], /, **fields: Any) -> Trace:
-    """Return a trace that no run has left."""
-    made = Trace(
+    """Return an artificial trace."""
+    trace = Trace(
         key="k",
         seed=seed,
         rounds=np.array([5, 10]),
@@ -57,7 +57,7 @@ def made_trace(seed: int, curve: list[float], /, **fields: Any) -> Trace:
         undominated=np.array(curve) / 10,
         depths=np.array([4, 6]),
     )
-    return msgspec.structs.replace(made, **fields)
+    return msgspec.structs.replace(trace, **fields)
 
 
 def by_name(traces: Iterable[Trace]) -> Runs:
@@ -70,16 +70,16 @@ def done(results: Iterable[Result]) -> Runs:
 
 @lru_cache(maxsize=1)
 def expected() -> Runs:
-    """Return what every executor must come to."""
+    """Return the traces that every executor must produce."""
     return by_name(execute(spec, seed) for spec in SPECS for seed in SEEDS)
 
 
-def same(one: Runs, other: Runs) -> bool:
-    return one.keys() == other.keys() and all(one[name].agrees(other[name]) for name in one)
+def same(left: Runs, right: Runs) -> bool:
+    return left.keys() == right.keys() and all(left[name].agrees(right[name]) for name in left)
 
 
 def python(*arguments: str) -> "subprocess.Popen[str]":
-    """Start Python with this package, in a process group of its own."""
+    """Start Python with this package in a new process group."""
     return subprocess.Popen(
         [sys.executable, *arguments],
         stdin=subprocess.PIPE,
@@ -91,12 +91,12 @@ def python(*arguments: str) -> "subprocess.Popen[str]":
 
 
 def ended(process: "subprocess.Popen[str]") -> str:
-    """Wait for the end of a process and return its standard error."""
+    """Wait for a process to exit and return its standard error."""
     return process.communicate(timeout=60)[1]
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < deadline, "waited for a minute in vain"
+        assert time.monotonic() < deadline, "timeout after a minute"
         time.sleep(0.02)

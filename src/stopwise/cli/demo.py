@@ -59,7 +59,7 @@ class MedicalCascade:
         from stopwise.cascade import Cascade
         from stopwise.policies.uss_laplace import USSLaplace
         from stopwise.research.data import load_table
-        from stopwise.research.environments.training import chance_of_one, fit_logistic
+        from stopwise.research.environments.training import fit_logistic, predict_logistic
 
         _, table, diagnoses = load_table("pima")
         table = (table - table.mean(axis=0)) / table.std(axis=0)
@@ -71,7 +71,7 @@ class MedicalCascade:
         answers: list[np.ndarray] = []
         for n_columns in COLUMNS:
             weights = fit_logistic(table[training, :n_columns], diagnoses[training])[None]
-            answers.append(chance_of_one(table[:, : weights.size - 1], weights) > 0.5)
+            answers.append(predict_logistic(table[:, : weights.size - 1], weights) > 0.5)
         self.answers = np.hstack(answers)
         self.wrong = self.answers != (diagnoses == 1)[:, None]  # hidden from the policy
         self.contexts = table[:, : COLUMNS[0]]  # known before the first test

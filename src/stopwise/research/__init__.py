@@ -12,7 +12,7 @@ _MODULES = {
     "Batch": "stopwise.research.environments.base",
     "BinaryArms": "stopwise.research.environments.binary_arms",
     "can_be_optimal": "stopwise.research.theory.dominance",
-    "chance_of_one": "stopwise.research.environments.training",
+    "predict_logistic": "stopwise.research.environments.training",
     "Clairvoyant": "stopwise.research.comparators.clairvoyant",
     "Comparator": "stopwise.research.comparators.base",
     "COMPARATORS": "stopwise.research.comparators.registry",
@@ -78,8 +78,8 @@ if TYPE_CHECKING:
     from stopwise.research.environments.tabular import Pima as Pima
     from stopwise.research.environments.tabular import Tabular as Tabular
     from stopwise.research.environments.tabular import standardised as standardised
-    from stopwise.research.environments.training import chance_of_one as chance_of_one
     from stopwise.research.environments.training import fit_logistic as fit_logistic
+    from stopwise.research.environments.training import predict_logistic as predict_logistic
     from stopwise.research.experiments.campaign import run_campaign as run_campaign
     from stopwise.research.experiments.runs import Trace as Trace
     from stopwise.research.experiments.runs import execute as execute

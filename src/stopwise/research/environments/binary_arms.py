@@ -11,7 +11,7 @@ from stopwise.cascade import Cascade
 from stopwise.checks import table, vector
 from stopwise.errors import InvalidParameterError
 from stopwise.research.environments.base import Batch, Environment
-from stopwise.research.environments.training import chance_of_one
+from stopwise.research.environments.training import predict_logistic
 from stopwise.research.theory.dominance import dominance_margins
 from stopwise.research.theory.regret import optimal_arms
 
@@ -102,4 +102,4 @@ class LogisticArms(BinaryArms):
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
         """Draw contexts, and how likely each answer is there."""
         x = random.uniform(-1.0, 1.0, (rounds, self.context_dim))
-        return x, chance_of_one(x, self._arms), chance_of_one(x, self._label[None, :])[:, 0]
+        return x, predict_logistic(x, self._arms), predict_logistic(x, self._label[None, :])[:, 0]

@@ -10,7 +10,7 @@ from stopwise.cascade import Cascade
 from stopwise.checks import integer, vector
 from stopwise.features import Polynomial
 from stopwise.research.environments.binary_arms import BinaryArms
-from stopwise.research.environments.training import chance_of_one, fit_logistic
+from stopwise.research.environments.training import fit_logistic, predict_logistic
 
 # The paper gives neither C nor the seed of its data. This C reproduces its four fractions of weakly
 # dominant contexts. The seed is the first of 0, 1, 2, … with which instances 2 to 4 are weakly
@@ -56,7 +56,7 @@ class Synthetic(BinaryArms):
         phi = np.column_stack([x[:, list(m)].prod(axis=1) for m in monomials])
         weights = vector("C", C, size=cascade.n_arms)
         self.weights = np.stack([fit_logistic(phi, self._labels, c, False) for c in weights])
-        self._says_one = chance_of_one(phi, self.weights)
+        self._says_one = predict_logistic(phi, self.weights)
 
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
         """Draw contexts, and how likely each answer is there."""

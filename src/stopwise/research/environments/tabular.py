@@ -11,7 +11,7 @@ from stopwise.cascade import Cascade
 from stopwise.checks import integer, vector
 from stopwise.research.data import load_table
 from stopwise.research.environments.binary_arms import BinaryArms
-from stopwise.research.environments.training import chance_of_one, checked_table, fit_logistic
+from stopwise.research.environments.training import checked_table, fit_logistic, predict_logistic
 
 # The paper does not say how its arms were regularised. With these the fractions of weakly dominant
 # contexts are its own to within 0.0024 and 0.0042 (`benchmarks/arms.py` searches for such C).
@@ -71,7 +71,7 @@ class Tabular(BinaryArms):
             fitted = fit_logistic(self._contexts[:, :seen], labels, c, intercept)
             self.weights[arm, :seen] = fitted[:-1]
             self.weights[arm, -1] = fitted[-1]
-        self._says_one = chance_of_one(self._contexts, self.weights)
+        self._says_one = predict_logistic(self._contexts, self.weights)
 
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
         """Return contexts in order, and how likely each answer is there."""

@@ -16,7 +16,7 @@ ARMIJO = 1e-4
 EPSILON = float(np.finfo(np.float64).eps)
 
 
-def chance_of_one(x: Floats, weights: Floats) -> Floats:
+def predict_logistic(x: Floats, weights: Floats) -> Floats:
     """Return μ(xᵀw + b) for every row x and every row (w, b) of weights, without overflow."""
     z = x @ weights[:, :-1].T + weights[:, -1]
     return 0.5 * (1.0 + np.tanh(0.5 * z))

@@ -1,1 +1,1 @@
-"""Experiments: where policies and environments meet."""
+"""Experiments: specs, runs, their store, campaigns and summaries."""

@@ -1,4 +1,4 @@
-"""A campaign: many runs, each done once, however often the campaign is interrupted."""
+"""Campaigns: execute the missing runs of several experiments in parallel, resumably."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 from stopwise.executors import Executor
 from stopwise.progress import Progress, no_progress
-from stopwise.research.experiments.runs import Trace, built, execute
+from stopwise.research.experiments.runs import Trace, build_environment, execute
 from stopwise.research.experiments.spec import ExperimentSpec
 from stopwise.research.experiments.store import RunStore
 
 Task: TypeAlias = tuple[ExperimentSpec, tuple[int, ...]]
 Result: TypeAlias = tuple[ExperimentSpec, list[Trace]]
 
-# Heuristic: at least 40 tasks (where there are as many runs) let workers finish together.
+# Aim for at least this many tasks, so that workers finish at about the same time (heuristic).
 TASKS = 40
 
 
@@ -25,12 +25,12 @@ def run_campaign(
     executor: Executor,
     progress: Progress = no_progress,
 ) -> None:
-    """Do the runs that a store lacks, and store those of each task as soon as it finishes.
+    """Execute the runs missing from a store, storing each task's runs as soon as it finishes.
 
-    Killed or interrupted (Ctrl-C) at any moment and started again, it resumes.
+    If it is killed or interrupted (Ctrl-C), the next call resumes.
 
     ``experiments`` are specs with the seeds of their runs. The executor stays open. ``progress`` is
-    called as ``progress("running", done, of)``, in runs, those already stored included.
+    called as ``progress("running", done, total)``, counting runs, including those already stored.
 
     Examples
     --------
@@ -45,43 +45,43 @@ def run_campaign(
     ...     sorted(store.get(spec))
     [0, 1, 2]
     """
-    seeds_of: dict[ExperimentSpec, dict[int, None]] = {}  # each once, though listed twice
+    seeds_of: dict[ExperimentSpec, dict[int, None]] = {}  # without duplicates, in order
     for spec, seeds in experiments:
         seeds_of.setdefault(spec, {}).update(dict.fromkeys(seeds))
     missing = {spec: store.missing(spec, seeds) for spec, seeds in seeds_of.items()}
     for spec in (spec for spec, seeds in missing.items() if seeds):
-        # a mistake in the last spec should not show after hours
-        environment = built(spec.environment)
+        # report an error in the last spec now, not after hours
+        environment = build_environment(spec.environment)
         spec.policy.build(environment.cascade, environment.context_dim, seed=0)
-    of = sum(map(len, seeds_of.values()))
-    done = of - sum(map(len, missing.values()))
-    progress("running", done, of)
-    if done == of:
+    total = sum(map(len, seeds_of.values()))
+    done = total - sum(map(len, missing.values()))
+    progress("running", done, total)
+    if done == total:
         return
-    # Closed at once if anything fails, and not when garbage is collected.
+    # Close the generator as soon as anything fails, not when it is garbage-collected.
     with closing(executor.run(run_task, tasks(missing, executor.runs_per_task))) as results:
         for spec, traces in results:
             store.put(spec, traces)
             done += len(traces)
-            progress("running", done, of)
+            progress("running", done, total)
 
 
 def tasks(missing: Mapping[ExperimentSpec, Sequence[int]], most: int = 10) -> list[Task]:
-    """Cut runs into tasks, a few of every experiment first, so that early results show them all."""
+    """Split runs into tasks, interleaving experiments so that early results cover all of them."""
     size = min(most, max(1, sum(map(len, missing.values())) // TASKS))
-    cut = [
+    chunks = [
         (start, spec, tuple(seeds[start : start + size]))
         for spec, seeds in missing.items()
         for start in range(0, len(seeds), size)
     ]
-    return [(spec, seeds) for _, spec, seeds in sorted(cut, key=lambda task: task[0])]
+    return [(spec, seeds) for _, spec, seeds in sorted(chunks, key=lambda chunk: chunk[0])]
 
 
 def run_task(spec: ExperimentSpec, seeds: tuple[int, ...], stop: Event | None = None) -> Result:
-    """Execute the runs of a task, until ``stop`` is set."""
+    """Execute the runs of a task; raise CancelledError once ``stop`` is set."""
 
-    def progress(stage: str, done: int, of: int) -> None:
-        if stop is not None and stop.is_set() and done < of:
+    def progress(stage: str, done: int, total: int) -> None:
+        if stop is not None and stop.is_set() and done < total:
             raise CancelledError
 
     return spec, [execute(spec, seed, progress) for seed in seeds]

@@ -1,4 +1,4 @@
-"""A run: what a spec and a seed decide, and nothing else does."""
+"""Execution of single runs, which are pure functions of a spec and a seed."""
 
 from functools import lru_cache
 from threading import Lock
@@ -12,43 +12,43 @@ from stopwise.arrays import Floats, Ints
 from stopwise.progress import Progress, no_progress
 from stopwise.research.environments.base import Batch, Environment
 from stopwise.research.experiments.simulate import measure
-from stopwise.research.experiments.spec import EnvironmentSpec, ExperimentSpec, environment_random
+from stopwise.research.experiments.spec import EnvironmentSpec, ExperimentSpec, environment_rng
 
-# Longer runs are not cached for the next policy: a round takes some hundred bytes, and 32 batches
-# of a million rounds would take gigabytes, while drawing is quick beside playing (heuristic).
+# Batches of longer runs are not cached: 32 batches of a million rounds, at some hundred bytes per
+# round, would take gigabytes, and drawing them is fast compared with playing (heuristic).
 CACHED_ROUNDS = 10_000
 
 
 class Trace(msgspec.Struct, frozen=True, eq=False):
-    """What is stored of a run; its spec and seed alone decide it."""
+    """The stored curves of a run, determined by its spec and seed."""
 
     key: str  # of the spec
-    seed: int  # with the key, it names the run
-    rounds: Ints  # (n,): the rounds t, from 1 and ending in T, to which the curves belong
-    regret: Floats  # (n,): 𝔑_t, or the paper's upper bound Σ |C_I − C_i*| + p where it is unknown
-    total_cost: Floats | None  # (n,): Σ (γ_I + C_I) up to t, where error rates are known
+    seed: int  # key and seed identify the run
+    rounds: Ints  # (n,): the checkpoints t of the curves, counted from 1; the last is T
+    regret: Floats  # (n,): 𝔑_t; without error rates, the paper's upper bound Σ |C_I − C_i*| + p
+    total_cost: Floats | None  # (n,): Σ (γ_I + C_I) up to t, if error rates are known
     undominated: Floats  # (n,): the part of 𝔑_t from contexts that are not weakly dominant
-    depths: Ints  # (K,): how many rounds stopped at each arm
-    signed: Floats | None = None  # (n,): Σ [C_I − C_i* + p], where error rates are unknown
+    depths: Ints  # (K,): the number of rounds that stopped at each arm
+    signed: Floats | None = None  # (n,): Σ [C_I − C_i* + p], if error rates are unknown
 
     def agrees(self, other: "Trace") -> bool:
-        """Return whether this is the same run with the same numbers, to the last bit."""
+        """Return whether key, seed and all numbers are equal, bit for bit."""
         return self.encode() == other.encode()
 
     def encode(self) -> bytes:
-        """Return this trace as bytes."""
+        """Serialize this trace."""
         return msgspec.msgpack.encode(self, enc_hook=np.ndarray.tolist)
 
     @classmethod
     def decode(cls, blob: bytes) -> Self:
-        """Return the trace that `encode` wrote, to the last bit."""
+        """Deserialize a trace, bit for bit."""
         return msgspec.msgpack.decode(blob, type=cls, dec_hook=lambda _, values: np.array(values))
 
 
 def execute(spec: ExperimentSpec, seed: int, progress: Progress = no_progress) -> Trace:
-    """Do one run; the trace is the same, to the last bit, on every call.
+    """Execute a run; every call gives the same trace, bit for bit.
 
-    ``progress`` is that of `simulate`; what it raises ends the run.
+    ``progress`` is that of `simulate`; an exception that it raises aborts the run.
 
     Examples
     --------
@@ -62,42 +62,44 @@ def execute(spec: ExperimentSpec, seed: int, progress: Progress = no_progress) -
     >>> trace.agrees(execute(spec, seed=7)), trace.agrees(execute(spec, seed=8))
     (True, False)
     """
-    environment = built(spec.environment)
+    environment = build_environment(spec.environment)
     policy = spec.policy.build(environment.cascade, environment.context_dim, seed)
-    run = measure(policy, drawn(spec.environment, spec.rounds, seed), progress)
-    at = spec.checkpoint_rounds
+    run = measure(policy, draw_batch(spec.environment, spec.rounds, seed), progress)
+    checkpoints = spec.checkpoint_rounds
+    index = checkpoints - 1
     return Trace(
         key=spec.key,
         seed=int(seed),
-        rounds=at,
-        regret=run.regret[at - 1],
-        total_cost=None if run.total_cost is None else run.total_cost[at - 1],
-        undominated=run.undominated[at - 1],
+        rounds=checkpoints,
+        regret=run.regret[index],
+        total_cost=None if run.total_cost is None else run.total_cost[index],
+        undominated=run.undominated[index],
         depths=np.bincount(run.stops, minlength=environment.cascade.n_arms).astype(np.int64),
-        signed=None if run.signed is None else run.signed[at - 1],
+        signed=None if run.signed is None else run.signed[index],
     )
 
 
 @lru_cache(maxsize=32)
-def built(spec: EnvironmentSpec) -> Environment:
-    """Return the environment of a spec, built once per process: some train their arms."""
+def build_environment(spec: EnvironmentSpec) -> Environment:
+    """Return the environment of a spec, cached per process because some train their arms."""
     return spec.build()
 
 
-def drawn(environment: EnvironmentSpec, rounds: int, seed: int) -> Batch:
-    """Return the rounds of a run, drawn once for all policies that play them one after another.
+def draw_batch(environment: EnvironmentSpec, rounds: int, seed: int) -> Batch:
+    """Return the rounds of a run, read-only, so that policies which share them cannot change them.
 
-    They are read-only, so that no policy can change what another sees. Long runs are drawn anew.
+    Short runs are cached for the next policy.
     """
-    return (_cached if rounds <= CACHED_ROUNDS else _drawn)(environment, rounds, seed)
+    draw = _draw_cached if rounds <= CACHED_ROUNDS else _draw
+    return draw(environment, rounds, seed)
 
 
 _DRAWING = Lock()
 
 
-def _drawn(environment: EnvironmentSpec, rounds: int, seed: int) -> Batch:
-    with _DRAWING:  # an environment need not be safe for threads
-        batch = built(environment).sample(rounds, environment_random(seed))
+def _draw(environment: EnvironmentSpec, rounds: int, seed: int) -> Batch:
+    with _DRAWING:  # environments need not be thread-safe
+        batch = build_environment(environment).sample(rounds, environment_rng(seed))
     arrays: dict[str, NDArray[Any] | None] = msgspec.structs.asdict(batch)
     for array in arrays.values():
         if array is not None:
@@ -105,4 +107,4 @@ def _drawn(environment: EnvironmentSpec, rounds: int, seed: int) -> Batch:
     return batch
 
 
-_cached = lru_cache(maxsize=32)(_drawn)
+_draw_cached = lru_cache(maxsize=32)(_draw)

@@ -1,4 +1,4 @@
-"""One run: a policy plays an environment, and its regret is measured."""
+"""Simulation of one policy in one environment, with its regret."""
 
 import msgspec
 import numpy as np
@@ -14,25 +14,24 @@ from stopwise.research.theory.regret import pseudo_regret, regret, signed_pseudo
 
 
 class Run(msgspec.Struct, frozen=True, eq=False):
-    """What a policy did over a run, round by round.
+    """The stops of a policy in a simulation, with costs and cumulative regret.
 
     Attributes
     ----------
     stops : ndarray of shape (T,)
-        I_t.
+        I_t, the arm at which each round stopped.
     cost : ndarray of shape (T,)
-        C_{I_t}, what each round cost.
+        C_{I_t}, the cost of each round.
     regret : ndarray of shape (T,)
-        𝔑_t, the regret accumulated up to each round; ``run.regret[-1]`` is that of the run.
-        Where the environment has no error rates, the paper's upper bound on it,
-        ``Σ |C_I − C_i*| + p_{i* I}``.
+        𝔑_t, the cumulative regret; ``run.regret[-1]`` is that of the entire run. If the
+        environment has no error rates, the paper's upper bound ``Σ |C_I − C_i*| + p_{i* I}``.
     undominated : ndarray of shape (T,)
-        The part of ``regret`` from rounds whose context is not weakly dominant, where no learner
-        of disagreement is promised to find the optimal arm.
+        The part of ``regret`` from contexts that are not weakly dominant, for which disagreement
+        cannot identify the optimal arm.
     total_cost : ndarray of shape (T,) or None
-        Σ (γ_I + C_I) up to each round, where the environment has error rates.
+        Cumulative Σ (γ_I + C_I), if the environment has error rates.
     signed : ndarray of shape (T,) or None
-        Where it has none, the paper's tighter bound on the regret, ``Σ [C_I − C_i* + p_{i* I}]``.
+        The paper's tighter bound on the regret, ``Σ [C_I − C_i* + p_{i* I}]``, if it has none.
     """
 
     stops: Ints
@@ -51,11 +50,11 @@ def simulate(
     *,
     progress: Progress = no_progress,
 ) -> Run:
-    """Play rounds of an environment with a policy and measure it.
+    """Play rounds of an environment with a policy and measure its regret.
 
-    The policy learns from the run: use a new one for an independent run. The environment draws the
-    rounds, by ``seed``; its truth goes to the regret, and to comparators. ``progress`` is
-    called as ``progress("rounds", done, of)`` from time to time.
+    The policy learns during the run: use a new one for an independent run. ``seed`` determines the
+    rounds that the environment draws. Its ground truth is used for the regret and by comparators,
+    never by policies. ``progress`` is called periodically as ``progress("rounds", done, total)``.
 
     Examples
     --------
@@ -69,7 +68,7 @@ def simulate(
     """
     if changes := policy.cascade.differences(environment.cascade):
         raise CascadeMismatchError(
-            f"policy and environment have different cascades: {'; '.join(changes)}"
+            f"policy and environment must have the same cascade: {'; '.join(changes)}"
         )
     rounds = integer("rounds", rounds, least=1)
     batch = environment.sample(rounds, np.random.default_rng(seed))
@@ -77,7 +76,7 @@ def simulate(
 
 
 def measure(policy: Policy | Comparator, batch: Batch, progress: Progress = no_progress) -> Run:
-    """Play rounds already drawn, of the policy's own cascade, and measure the policy.
+    """Play a batch of rounds with a policy of the same cascade and measure its regret.
 
     Examples
     --------
@@ -93,14 +92,15 @@ def measure(policy: Policy | Comparator, batch: Batch, progress: Progress = no_p
     cost = policy.cascade.cumulative[stops]
     total = signed = None
     if batch.error_rates is None:
-        truth_of = (policy.cascade, batch.disagreement, batch.optimal, stops)
-        lost = pseudo_regret(*truth_of)
-        signed = np.cumsum(signed_pseudo_regret(*truth_of))
+        loss = pseudo_regret(policy.cascade, batch.disagreement, batch.optimal, stops)
+        signed = np.cumsum(
+            signed_pseudo_regret(policy.cascade, batch.disagreement, batch.optimal, stops)
+        )
     else:
-        lost = regret(policy.cascade, batch.error_rates, stops)
+        loss = regret(policy.cascade, batch.error_rates, stops)
         total = np.cumsum(batch.error_rates[np.arange(len(stops)), stops] + cost)
-    undominated = np.where(batch.dominant, 0.0, lost)
-    return Run(stops, cost, np.cumsum(lost), np.cumsum(undominated), total, signed)
+    undominated = np.where(batch.dominant, 0.0, loss)
+    return Run(stops, cost, np.cumsum(loss), np.cumsum(undominated), total, signed)
 
 
 def _play(policy: Policy | Comparator, batch: Batch, progress: Progress) -> Ints:
@@ -109,5 +109,5 @@ def _play(policy: Policy | Comparator, batch: Batch, progress: Progress) -> Ints
     if batch.outputs is not None:
         return policy.run(batch.contexts, batch.outputs, progress=progress)
     if batch.differ is None:
-        raise InvalidParameterError("a batch needs outputs or differ, got neither")
+        raise InvalidParameterError("a Batch must have outputs or differ, got neither")
     return policy.run(batch.contexts, differ=batch.differ, progress=progress)

@@ -1,4 +1,4 @@
-"""What an experiment is: plain values that decide its numbers."""
+"""Specs of environments, policies and experiments as plain values."""
 
 import hashlib
 import math
@@ -23,19 +23,19 @@ from stopwise.research.environments.base import Environment
 from stopwise.research.environments.registry import make_environment
 from stopwise.text import suggestion
 
-# Raise it when the same spec and seed come to mean other numbers: a default changed, a stream of
-# draws, the definition of regret. Every key changes with it, and old runs are not mixed with new.
+# Increase when the same spec and seed give other numbers, for example through a changed default,
+# random stream or definition of regret. All keys change, so old and new runs are not mixed.
 FORMAT = 6
 
-# Of a policy's arguments, those that an experiment gives it by itself.
-GIVEN = ("cascade", "features", "context_dim", "seed")
+# Arguments of a policy that the experiment provides.
+RESERVED = ("cascade", "features", "context_dim", "seed")
 
 
 class _Spec(msgspec.Struct, frozen=True, eq=False, forbid_unknown_fields=True):
-    """A value with one JSON text, however it was written."""
+    """A value compared and hashed by its canonical JSON."""
 
     def to_json(self) -> str:
-        """Return the one JSON text of this spec, to be read by msgspec."""
+        """Return the canonical JSON of this spec, which msgspec can decode."""
         return canonical_json(msgspec.to_builtins(self)).decode()
 
     def __eq__(self, other: object) -> bool:
@@ -46,9 +46,10 @@ class _Spec(msgspec.Struct, frozen=True, eq=False, forbid_unknown_fields=True):
 
 
 class EnvironmentSpec(_Spec, frozen=True, eq=False):
-    """An environment by its name in ``ENVIRONMENTS``.
+    """An environment, by its name in ``ENVIRONMENTS``.
 
-    ``costs`` are the c_i of the arms; ``parameters`` are the environment's own, plain JSON values.
+    ``costs`` are the c_i of the arms; ``parameters`` are the environment's other arguments, as
+    plain JSON values.
 
     Examples
     --------
@@ -67,18 +68,18 @@ class EnvironmentSpec(_Spec, frozen=True, eq=False):
         force_setattr(self, "costs", tuple(costs))
 
     def build(self) -> Environment:
-        """Return the environment; costly for those that train their arms."""
+        """Create the environment; slow for those that train their arms."""
         return make_environment(self.name, Cascade(self.costs), **self.parameters)
 
 
 class PolicySpec(_Spec, frozen=True, eq=False):
     """A policy by its name in ``POLICIES``, or a comparator by its name in ``COMPARATORS``.
 
-    Register a policy of your own in ``POLICIES`` (docs/own_policy.md).
+    Register custom policies in ``POLICIES`` (docs/own_policy.md).
 
-    ``parameters`` are the policy's own, plain JSON values; the cascade, the dimension of a context
-    and the seed come from the experiment. ``features`` is the ``to_spec()`` of a feature map; None
-    means the policy's default, or that it takes none.
+    ``parameters`` are the policy's other arguments, as plain JSON values; the experiment provides
+    the cascade, ``context_dim`` and the seed. ``features`` is the ``to_spec()`` of a feature map,
+    or None for the policy's default.
 
     Examples
     --------
@@ -94,25 +95,23 @@ class PolicySpec(_Spec, frozen=True, eq=False):
 
     def __post_init__(self) -> None:
         force_setattr(self, "parameters", _plain(self.parameters))
-        if taken := [name for name in GIVEN if name in self.parameters]:
+        if reserved := [name for name in RESERVED if name in self.parameters]:
             raise InvalidParameterError(
-                f"{taken[0]} is no parameter of a policy's spec: the experiment gives it"
+                f"parameters must not contain {reserved[0]!r}, which the experiment provides"
             )
-        if self.features is not None:  # a function of your own is refused: it has no spec
+        if self.features is not None:  # raises for a custom function, which has no spec
             features = map_from_spec(_plain(self.features)).to_spec()
             force_setattr(self, "features", _plain(features))
 
     def build(self, cascade: Cascade, context_dim: int, seed: int) -> Policy | Comparator:
-        """Return a new policy for the run with this seed."""
+        """Create the policy for the run with this seed."""
         kind = self._kind()
         parameters = dict(self.parameters)
         if takes(kind, "context_dim"):
             parameters["context_dim"] = context_dim
         if self.features is not None:
             if not takes(kind, "features"):
-                raise InvalidParameterError(
-                    f"{self.name!r} takes no features: leave its features out"
-                )
+                raise InvalidParameterError(f"{self.name!r} does not take features; omit features")
             parameters["features"] = map_from_spec(self.features)
         if takes(kind, "seed"):
             parameters["seed"] = policy_seed(seed)
@@ -122,16 +121,16 @@ class PolicySpec(_Spec, frozen=True, eq=False):
         kinds: dict[str, type[Policy] | type[Comparator]] = {**POLICIES, **COMPARATORS}
         if self.name not in kinds:
             raise UnknownPolicyError(
-                f"no policy or comparator is called {self.name!r}; {suggestion(self.name, kinds)}"
+                f"unknown policy or comparator {self.name!r}; {suggestion(self.name, kinds)}"
             )
         return kinds[self.name]
 
 
 class ExperimentSpec(_Spec, frozen=True, eq=False):
-    """A policy in an environment for T ``rounds``: with a seed, a run.
+    """A policy in an environment for T ``rounds``; with a seed, it defines a run.
 
-    A run's curves are stored at so many ``checkpoints``, evenly spread and ending in T; T or more
-    store every round.
+    The curves of a run are stored at ``checkpoints`` evenly spaced rounds, the last of which is T;
+    at most every round.
 
     Examples
     --------
@@ -158,29 +157,29 @@ class ExperimentSpec(_Spec, frozen=True, eq=False):
 
     @property
     def key(self) -> str:
-        """Sixteen hex digits, equal for equal specs on any machine."""
+        """The first 16 hex digits of a hash, equal for equal specs on any machine."""
         content = canonical_json({"format": FORMAT, "spec": msgspec.to_builtins(self)})
         return hashlib.sha256(content).hexdigest()[:16]
 
     @property
     def checkpoint_rounds(self) -> Ints:
-        """The rounds, counted from 1, at which a run's curves are stored."""
+        """The rounds, counted from 1, at which the curves of a run are stored."""
         return np.arange(1, self.checkpoints + 1) * self.rounds // self.checkpoints
 
 
-def environment_random(seed: int) -> np.random.Generator:
-    """Return the stream an environment draws from in a run: the same whatever the policy."""
+def environment_rng(seed: int) -> np.random.Generator:
+    """Return the environment's random generator in a run, the same for all policies."""
     return np.random.default_rng([checked_seed(seed), 0])
 
 
 def policy_seed(seed: int) -> int:
-    """Return a policy's own seed in a run: independent of the environment's stream."""
-    words = np.random.SeedSequence([checked_seed(seed), 1]).generate_state(1, np.uint64)
-    return int(words[0]) >> 1  # seeds have 63 bits
+    """Return the policy's seed in a run, independent of the environment's generator."""
+    state = np.random.SeedSequence([checked_seed(seed), 1]).generate_state(1, np.uint64)
+    return int(state[0]) >> 1  # seeds have 63 bits
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it, in one spelling: lists, not tuples; 1, not 1.0."""
+    """Return the canonical JSON form of a value: lists, not tuples; 1, not 1.0."""
     match value:
         case np.ndarray() | np.generic():
             return _plain(cast(Any, value).tolist())
@@ -196,6 +195,6 @@ def _plain(value: Any) -> Any:
             return list(map(_plain, value))
         case _:
             raise InvalidParameterError(
-                "a spec holds finite numbers, strings, lists and dicts with strings as names, not "
-                f"{value!r}"
+                "values in a spec must be finite numbers, strings, booleans, None, lists or dicts "
+                f"with string keys, got {value!r}"
             )

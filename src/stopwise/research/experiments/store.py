@@ -1,7 +1,4 @@
-"""Finished runs in one SQLite file: append-only, safe to kill, safe to share.
-
-A run is identified by its spec's key and its seed. Its numbers come back to the last bit.
-"""
+"""An append-only SQLite store of finished runs, identified by spec key and seed."""
 
 import sqlite3
 from collections.abc import Generator, Iterable
@@ -20,9 +17,9 @@ from stopwise.errors import (
 from stopwise.research.experiments.runs import Trace
 from stopwise.research.experiments.spec import ExperimentSpec
 
-VERSION = 2  # of the tables; the meaning of runs has its own number, in their keys
-APPLICATION = 0x53544F50  # "STOP": how SQLite files say whose they are
-LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes (heuristic)
+VERSION = 2  # of the schema; the keys of runs contain `spec.FORMAT`
+APPLICATION = 0x53544F50  # "STOP", SQLite's application_id
+LOCK_TIMEOUT = 60.0  # seconds to wait for another writing process (heuristic)
 
 SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -40,11 +37,16 @@ COMMIT;
 
 
 class RunStore(AbstractContextManager["RunStore"]):
-    """A file of finished runs.
+    """A file of finished runs, created if it does not exist.
 
-    Several processes may write at once. A process that is killed loses what it had not `put`,
-    and nothing else. A missing file is created; `CorruptFileError` if it is damaged or not a store,
-    `UnsupportedVersionError` if it has another format.
+    Several processes may write at once. A process that is killed loses only runs it has not `put`.
+
+    Raises
+    ------
+    CorruptFileError
+        If the file is damaged or not a store.
+    UnsupportedVersionError
+        If the file has another format.
     """
 
     def __init__(self, path: "str | PathLike[str]") -> None:
@@ -58,16 +60,16 @@ class RunStore(AbstractContextManager["RunStore"]):
                 raise
 
     def put(self, spec: ExperimentSpec, traces: Iterable[Trace]) -> None:
-        """Store runs of a spec, all or none; on disk when this returns. Those here stay."""
+        """Store runs of a spec in one transaction, synced to disk; stored runs are kept."""
         key = spec.key
-        with self._translated(), self._db:  # which commits, or rolls back
+        with self._translated(), self._db:  # commits or rolls back
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("INSERT OR IGNORE INTO specs VALUES (?, ?)", (key, spec.to_json()))
             for trace in traces:
                 if trace.key != key:
                     raise InvalidParameterError(
-                        f"a run of experiment {trace.key} was given as one of {key}; if it came "
-                        "from another machine, does that run the same version of Stopwise?"
+                        f"traces must have the key of spec, {key}, got {trace.key}; if the run is "
+                        "from another machine, check that it has the same version of Stopwise"
                     )
                 row = key, trace.seed, trace.encode()
                 self._db.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?)", row)
@@ -75,11 +77,11 @@ class RunStore(AbstractContextManager["RunStore"]):
     def get(self, spec: ExperimentSpec) -> dict[int, Trace]:
         """Return the runs of a spec by seed, in the order of seeds."""
         with self._translated():
-            asked = "SELECT seed, trace FROM runs WHERE key = ? ORDER BY seed"
-            return {seed: Trace.decode(b) for seed, b in self._db.execute(asked, (spec.key,))}
+            query = "SELECT seed, trace FROM runs WHERE key = ? ORDER BY seed"
+            return {seed: Trace.decode(b) for seed, b in self._db.execute(query, (spec.key,))}
 
     def missing(self, spec: ExperimentSpec, seeds: Iterable[int]) -> list[int]:
-        """Return those of the seeds whose runs are not here, each once, in the order given."""
+        """Return the seeds whose runs are not stored, without duplicates, in the same order."""
         with self._translated():
             rows = self._db.execute("SELECT seed FROM runs WHERE key = ?", (spec.key,))
             stored = {seed for (seed,) in rows}
@@ -99,19 +101,19 @@ class RunStore(AbstractContextManager["RunStore"]):
         ):
             self._db.executescript(SCHEMA)
         if self._number("application_id") != APPLICATION:
-            raise CorruptFileError(f"{self.path} is a database, but not one of Stopwise's runs")
+            raise CorruptFileError(f"{self.path} is a database, but not a store of Stopwise runs")
         if (version := self._number("user_version")) != VERSION:
             raise UnsupportedVersionError(
-                f"{self.path} has format {version}; this version of Stopwise reads {VERSION}; "
-                "remove it to start afresh"
+                f"{self.path} has format {version}, but this version of Stopwise reads {VERSION}; "
+                "use another path, or delete the file"
             )
-        with suppress(sqlite3.OperationalError):  # faster, but refused while others write
+        with suppress(sqlite3.OperationalError):  # faster, but fails while others write
             self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = EXTRA")  # a commit is on disk when it returns
+        self._db.execute("PRAGMA synchronous = EXTRA")  # commits are synced to disk
         (report,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
         if report != "ok":
             raise CorruptFileError(
-                f"{self.path} is damaged ({report}); restore a copy, or remove it to start afresh"
+                f"{self.path} is damaged ({report}); restore a backup, or delete the file"
             )
 
     def _number(self, pragma: str) -> int:
@@ -119,15 +121,15 @@ class RunStore(AbstractContextManager["RunStore"]):
 
     @contextmanager
     def _translated(self) -> Generator[None, None, None]:
-        """Translate errors of SQLite, and of reading runs."""
+        """Translate errors of SQLite and msgspec."""
         try:
             yield
         except sqlite3.OperationalError as error:  # locked for too long, no folder, disk full
-            raise PersistenceError(f"{self.path} cannot be used: {error}") from error
+            raise PersistenceError(f"cannot use {self.path}: {error}") from error
         except sqlite3.ProgrammingError:
-            raise  # a closed store or another thread: SQLite's own message is clear
+            raise  # closed, or used from another thread: SQLite's message is clear
         except (sqlite3.DatabaseError, msgspec.MsgspecError) as error:
             raise CorruptFileError(
-                f"{self.path} is damaged, or no store of runs ({error}); restore a copy, or, if "
-                "it was a store, remove it to start afresh"
+                f"{self.path} is damaged or not a store of runs ({error}); restore a backup, or "
+                "use another path"
             ) from error

@@ -1,4 +1,4 @@
-"""Means over runs, with Student's t intervals."""
+"""Means over runs with Student's t intervals."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
@@ -12,13 +12,13 @@ from stopwise.intervals import Interval, mean_interval, student_half_width
 if TYPE_CHECKING:
     from stopwise.research.experiments.runs import Trace
 
-What: TypeAlias = Literal["regret", "signed", "total_cost", "undominated"]
+Measure: TypeAlias = Literal["regret", "signed", "total_cost", "undominated"]
 Traces: TypeAlias = "Mapping[int, Trace] | Iterable[Trace]"
 Values: TypeAlias = Sequence[float] | Floats | Mapping[int, float]
 
 
 class Curve(NamedTuple):
-    """Means at some rounds, with a confidence interval around each."""
+    """Mean curve of runs with a confidence interval at each stored round."""
 
     rounds: Ints
     mean: Floats
@@ -33,8 +33,8 @@ def paired_difference(
 ) -> Interval:
     """Return the mean of a − b over pairs, with its Student t interval.
 
-    Runs with the same seed play the same rounds, so their difference varies far less than either.
-    Both sides are values in the same order, or both are mappings by seed (see `finals`).
+    Runs with the same seed play the same rounds, so their difference varies much less than either
+    value. Pass two sequences in the same order or two mappings by seed (see `finals`).
 
     Examples
     --------
@@ -42,45 +42,51 @@ def paired_difference(
     Interval(value=1.0, low=1.0, high=1.0, n=3)
     """
     if isinstance(a, Mapping) != isinstance(b, Mapping):
-        raise InvalidParameterError("give both sides by seed, or both in the same order")
-    left, right = (v if isinstance(v, Mapping) else dict(enumerate(v)) for v in (a, b))
-    if odd := left.keys() ^ right.keys():
-        raise InvalidParameterError(f"only one side has a value of {min(odd)}: nothing to pair")
+        raise InvalidParameterError(
+            "a and b must both be mappings by seed or both be sequences, got "
+            f"{type(a).__name__} and {type(b).__name__}"
+        )
+    left = a if isinstance(a, Mapping) else dict(enumerate(a))
+    right = b if isinstance(b, Mapping) else dict(enumerate(b))
+    if unpaired := left.keys() ^ right.keys():
+        raise InvalidParameterError(
+            f"a and b must have the same seeds or length; only one has a value for {min(unpaired)}"
+        )
     return mean_interval([left[seed] - right[seed] for seed in sorted(left)], confidence)
 
 
-def finals(traces: Traces, what: What = "regret") -> dict[int, float]:
+def finals(traces: Traces, measure: Measure = "regret") -> dict[int, float]:
     """Return the last value of every run's curve, by seed."""
-    return {trace.seed: float(_curve(trace, what)[-1]) for trace in _in_order(traces)}
+    return {trace.seed: float(_curve(trace, measure)[-1]) for trace in _in_order(traces)}
 
 
-def curves(traces: Traces, what: What = "regret", confidence: float = 0.95) -> Curve:
+def curves(traces: Traces, measure: Measure = "regret", confidence: float = 0.95) -> Curve:
     """Return the mean curve of runs of one experiment, with an interval at each stored round.
 
-    Each round has its own interval of this confidence: they form no band for the entire curve.
+    The intervals are pointwise, not a simultaneous band for the entire curve.
 
     ``traces`` may be the dict by seed that ``RunStore.get`` returns.
     """
     runs = _in_order(traces)
     if not runs:
-        raise InvalidParameterError("there are no runs to take the mean of")
+        raise InvalidParameterError("traces is empty: curves needs at least one run")
     if len({trace.key for trace in runs}) > 1:
-        raise InvalidParameterError("these runs are of different experiments: they have no mean")
-    stacked = np.stack([_curve(trace, what) for trace in runs])
-    mean, reach = stacked.mean(axis=0), student_half_width(stacked, confidence)
-    return Curve(runs[0].rounds, mean, mean - reach, mean + reach)
+        raise InvalidParameterError("traces must be runs of one experiment, got different keys")
+    stacked = np.stack([_curve(trace, measure) for trace in runs])
+    mean, half_width = stacked.mean(axis=0), student_half_width(stacked, confidence)
+    return Curve(runs[0].rounds, mean, mean - half_width, mean + half_width)
 
 
 def _in_order(traces: Traces) -> "list[Trace]":
-    """Sort by seed, so that sums are the same to the last bit whoever finished first."""
+    """Sort by seed, so that sums do not depend on the order in which runs finished."""
     if isinstance(traces, Mapping):
         traces = cast("Mapping[int, Trace]", traces).values()
     return sorted(traces, key=lambda trace: trace.seed)
 
 
-def _curve(trace: "Trace", what: What) -> Floats:
-    curve = cast(Floats | None, getattr(trace, what))
+def _curve(trace: "Trace", measure: Measure) -> Floats:
+    curve = cast(Floats | None, getattr(trace, measure))
     if curve is None:
-        lacks = "error rates" if what == "signed" else "no error rates"
-        raise InvalidParameterError(f"this environment has {lacks}, so no {what}")
+        reason = "has error rates" if measure == "signed" else "has no error rates"
+        raise InvalidParameterError(f"{measure!r} is unavailable: the environment {reason}")
     return curve

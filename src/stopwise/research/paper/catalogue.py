@@ -1,4 +1,4 @@
-"""Every table and figure of the paper, in its order."""
+"""All tables and figures of the paper, in its order."""
 
 from stopwise.research.paper import margin_regret, realizable, supervised, synthetic_regret, tables
 from stopwise.research.paper.section import Exhibit
@@ -7,8 +7,8 @@ from stopwise.research.paper.total_cost import HEART, PIMA
 EXHIBITS: dict[str, Exhibit] = {
     exhibit.name: exhibit
     for exhibit in (
-        tables.ONE,
-        tables.TWO,
+        tables.TABLE_1,
+        tables.TABLE_2,
         synthetic_regret.EXHIBIT,
         supervised.EXHIBIT,
         PIMA,

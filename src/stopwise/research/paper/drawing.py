@@ -1,4 +1,4 @@
-"""How the figures look: the same policy has the same colour and marker on all of them."""
+"""Plots of the figures, with the same colour and marker for a policy in all of them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from stopwise.reporting.drawing import (
     panels,
     start_at_zero,
 )
-from stopwise.research.experiments.summary import What, curves
+from stopwise.research.experiments.summary import Measure, curves
 from stopwise.research.paper.evidence import ClaimEvidence
 from stopwise.research.paper.settings import NAMES
 
@@ -33,32 +33,32 @@ LOOKS: dict[str, dict[str, Any]] = {
     "I_t=1": {"color": "#8C8C8C", "linestyle": ":", "marker": "1"},
     "random": {"color": "#7A6FAC", "linestyle": "-.", "marker": "*"},
 }
-BARS = 10  # confidence intervals drawn on a curve
+BARS = 10  # error bars per curve
 
 
-def curve_grid(evidence: ClaimEvidence, what: What, ylabel: str) -> Figure:
-    """Draw every policy's curve: a row of panels for each setting, a column for each instance."""
+def curve_grid(evidence: ClaimEvidence, measure: Measure, ylabel: str) -> Figure:
+    """Draw every policy's curve in a grid of settings (rows) and instances (columns)."""
     rows, columns = len(NAMES), len(evidence.instances())
-    if columns == 1:  # side by side, rather than a tower
+    if columns == 1:  # a single instance: settings side by side
         rows, columns = columns, rows
     figure = panels(rows, columns, width=3.1 if columns > 2 else 4.2)
     cells = [(setting, instance) for setting in NAMES for instance in evidence.instances()]
     for axes, (setting, instance) in zip(figure.axes, cells, strict=True):
         axes.set_title(f"{instance} · {setting}")
         for policy in evidence.policies(setting, instance):
-            _line(axes, evidence, (setting, instance, policy), what, LOOKS[policy], policy)
+            _line(axes, evidence, (setting, instance, policy), measure, LOOKS[policy], policy)
         start_at_zero(axes)
     _finish(figure, ylabel)
     return figure
 
 
-def instance_panels(evidence: ClaimEvidence, ylabel: str, what: What = "regret") -> Figure:
-    """Draw the regret of USS-PD on all instances, a panel for each setting, as the paper does."""
+def instance_panels(evidence: ClaimEvidence, ylabel: str, measure: Measure = "regret") -> Figure:
+    """Draw the regret of USS-PD on all instances, one panel per setting, as in the paper."""
     figure = panels(1, len(NAMES), width=4.2, height=3.0)
     for axes, setting in zip(figure.axes, NAMES, strict=True):
         for k, instance in enumerate(evidence.instances()):
             look = {"color": SERIES[k], "marker": MARKS[k]}
-            _line(axes, evidence, (setting, instance, "USS-PD"), what, look, instance)
+            _line(axes, evidence, (setting, instance, "USS-PD"), measure, look, instance)
         axes.set_title(f"USS-PD · {setting}")
         start_at_zero(axes)
     _finish(figure, ylabel)
@@ -68,41 +68,41 @@ def instance_panels(evidence: ClaimEvidence, ylabel: str, what: What = "regret")
 def points(
     axes: Axes, x: Sequence[float], values: Sequence[Interval], label: str, look: dict[str, Any]
 ) -> None:
-    """Draw means against x, with their intervals."""
+    """Draw means against x, with error bars."""
     means = np.array([v.value for v in values])
-    reach = np.array([v.high - v.value if np.isfinite(v.high) else 0.0 for v in values])
-    axes.errorbar(x, means, yerr=_above_zero(means, reach), label=label, capsize=2, **look)
+    margins = np.array([v.high - v.value if np.isfinite(v.high) else 0.0 for v in values])
+    axes.errorbar(x, means, yerr=_error_bars(means, margins), label=label, capsize=2, **look)
 
 
 def _line(
     axes: Axes,
     evidence: ClaimEvidence,
     cell: tuple[str, str, str],
-    what: What,
+    measure: Measure,
     look: dict[str, Any],
     label: str,
 ) -> None:
-    rounds, mean, _, high = curves(evidence.traces(*cell), what)
+    rounds, mean, _, high = curves(evidence.traces(*cell), measure)
     step = max(len(rounds) // BARS, 1)
     shown = slice(step - 1, None, step)
     axes.plot(rounds, mean, label=label, markevery=shown, **look)
     if np.isfinite(high).all():
-        reach = _above_zero(mean[shown], (high - mean)[shown])
+        bars = _error_bars(mean[shown], (high - mean)[shown])
         axes.errorbar(
-            rounds[shown], mean[shown], yerr=reach, fmt="none", ecolor=look["color"], elinewidth=1
+            rounds[shown], mean[shown], yerr=bars, fmt="none", ecolor=look["color"], elinewidth=1
         )
 
 
-def _above_zero(means: Floats, reach: Floats) -> list[Floats]:
-    """Return the lengths of intervals below and above their means, cut off at zero."""
-    return [np.clip(means, 0.0, reach), reach]
+def _error_bars(means: Floats, margins: Floats) -> list[Floats]:
+    """Return the lengths of error bars below and above the means, clipped at zero."""
+    return [np.clip(means, 0.0, margins), margins]
 
 
 def _finish(figure: Figure, ylabel: str) -> None:
     for axes in figure.axes:
-        place = axes.get_subplotspec()
-        if place.is_first_col():
+        position = axes.get_subplotspec()
+        if position.is_first_col():
             axes.set_ylabel(ylabel)
-        if place.is_last_row():
+        if position.is_last_row():
             axes.set_xlabel("rounds")
     legend_below(figure)

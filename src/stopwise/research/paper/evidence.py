@@ -1,4 +1,4 @@
-"""The runs behind an exhibit: which are needed, and what they show."""
+"""The runs behind an exhibit: their specs, and statistics of their traces."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -8,11 +8,11 @@ import numpy as np
 from stopwise.intervals import Interval, mean_interval
 from stopwise.research.experiments.runs import Trace
 from stopwise.research.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
-from stopwise.research.experiments.summary import What, paired_difference
+from stopwise.research.experiments.summary import Measure, paired_difference
 from stopwise.research.paper import choices
 from stopwise.research.paper.settings import SETTINGS
 
-BOTH = ""  # the setting of a policy that takes none
+BOTH = ""  # the setting of a policy that does not depend on it
 
 
 class Cell(NamedTuple):
@@ -40,10 +40,10 @@ class ClaimEvidence:
         return self._traces.get((setting, instance, policy)) or self._traces[shared]
 
     def policies(self, setting: str, instance: str) -> list[str]:
-        """Return the policies that ran there, in the same order for every setting."""
+        """Return the policies that ran on an instance, in the same order for every setting."""
         order = list(dict.fromkeys(cell.policy for cell in self.cells))
-        there = {cell[:3] for cell in self.cells}
-        return [p for p in order if {(setting, instance, p), (BOTH, instance, p)} & there]
+        keys = {cell[:3] for cell in self.cells}
+        return [p for p in order if {(setting, instance, p), (BOTH, instance, p)} & keys]
 
     def instances(self) -> list[str]:
         """Return the instances, in the order of the cells."""
@@ -54,37 +54,38 @@ class ClaimEvidence:
         setting: str,
         instance: str,
         policy: str = "USS-PD",
-        what: What = "regret",
+        measure: Measure = "regret",
         part: tuple[float, float] = (0.0, 1.0),
     ) -> list[float]:
-        """Return what each run added between two shares of its rounds: (0.8, 1) is the last fifth.
+        """Return each run's increase between two shares of its rounds; (0.8, 1) is the last fifth.
 
-        In the order of the seeds, so that two cells' lists are paired.
+        Values are in the order of the seeds, so those of two cells are paired.
         """
         values: list[float] = []
         for trace in self.traces(setting, instance, policy):
-            curve = np.concatenate([[0.0], getattr(trace, what)])
+            curve = np.concatenate([[0.0], getattr(trace, measure)])
             start, stop = (round(share * (len(curve) - 1)) for share in part)
             values.append(float(curve[stop] - curve[start]))
         return values
 
     def mean(
-        self, setting: str, instance: str, policy: str = "USS-PD", what: What = "regret"
+        self, setting: str, instance: str, policy: str = "USS-PD", measure: Measure = "regret"
     ) -> Interval:
-        """Return the mean over runs of the value at the end."""
-        return mean_interval(self.added(setting, instance, policy, what))
+        """Return the mean final value over runs."""
+        return mean_interval(self.added(setting, instance, policy, measure))
 
     def cost_per_round(self, setting: str, instance: str, policy: str) -> Interval:
-        """Return the total cost of one round."""
+        """Return the mean total cost per round."""
         rounds = int(self.traces(setting, instance, policy)[0].rounds[-1])
         return self.mean(setting, instance, policy, "total_cost") / rounds
 
     def lead(
-        self, setting: str, instance: str, policy: str, other: str, what: What = "regret"
+        self, setting: str, instance: str, policy: str, other: str, measure: Measure = "regret"
     ) -> Interval:
-        """Return by how much a policy ends below another, paired by seed."""
+        """Return how far a policy's final value is below that of another, paired by seed."""
         return paired_difference(
-            self.added(setting, instance, other, what), self.added(setting, instance, policy, what)
+            self.added(setting, instance, other, measure),
+            self.added(setting, instance, policy, measure),
         )
 
 
@@ -96,7 +97,8 @@ def cells_of(
 ) -> list[Cell]:
     """Return a cell for every policy on every instance under every setting.
 
-    ``extra`` policies take no setting; ``supervised`` adds the comparator that sees labels.
+    ``extra`` policies do not depend on the setting; ``supervised`` adds the comparator that sees
+    labels.
     """
     cells: dict[tuple[str, str, str], Cell] = {}
     for instance, environment in instances.items():

@@ -1,4 +1,4 @@
-"""How fast regret grows: a logarithm, a line, or undecided at this horizon."""
+"""Growth of regret: a fit that tells logarithmic from linear curves."""
 
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -9,17 +9,17 @@ from stopwise.intervals import Interval
 
 Shape: TypeAlias = Literal["logarithmic", "linear", "undecided"]
 
-# The first rounds are mostly exploration, which neither term describes (heuristic).
-FROM = 0.2
+# Share of rounds before the fit: mostly exploration, which neither term describes (heuristic).
+BURN_IN = 0.2
 RESAMPLES, SEED = 2000, 0
-# Measured on known curves (docs/reproduction.md): fewer runs make the intervals too short.
-FEWEST_RUNS = 50
-# Shares of a linear part that count as none and as all (heuristic).
+# With fewer runs the intervals are too short, as measured on known curves (docs/reproduction.md).
+MIN_RUNS = 50
+# Bounds on the linear share of a logarithmic and of a linear curve (heuristic).
 SMALL, LARGE = 0.25, 0.75
 
 
 class Growth(NamedTuple):
-    """The fit A·ln t + c·t to a mean curve, and its linear part of what the last fifth adds.
+    """The fit A·ln t + c·t to a mean curve, and the linear share of its last fifth.
 
     ``share`` is c·0.2T / (A·ln(1/0.8) + c·0.2T), with its 95 % interval.
     """
@@ -30,25 +30,29 @@ class Growth(NamedTuple):
 
     @property
     def shape(self) -> Shape:
-        """What the interval of the share leaves: no linear part, nothing else, or both."""
+        """The shape that the interval of the share is consistent with."""
         if self.share.low == 0 and self.share.high < SMALL:
             return "logarithmic"
         return "linear" if self.share.high == 1 and self.share.low > LARGE else "undecided"
 
 
 def fit_growth(rounds: Floats, curves: Floats) -> Growth | None:
-    """Fit A·ln t + c·t with A, c ≥ 0 to what the mean of runs adds after the first fifth.
+    """Fit A·ln t + c·t with A, c ≥ 0 to the mean of runs after the first fifth.
 
-    The fit is by least squares on the differences of the mean curve between rounds, so the level
-    that it starts from does not matter. The interval is a percentile bootstrap over runs, whose
-    draws are fixed. None for fewer than 50 runs.
+    Least squares on the increments of the mean curve, so the level at the first fifth does not
+    matter. The interval is a percentile bootstrap over runs with a fixed seed.
 
     Parameters
     ----------
     rounds : ndarray of shape (m,)
-        At which the curves are given; the last is T.
+        The rounds at which the curves are sampled; the last is T.
     curves : ndarray of shape (runs, m)
         Cumulative regret.
+
+    Returns
+    -------
+    Growth or None
+        None for fewer than 50 runs.
 
     Examples
     --------
@@ -59,33 +63,35 @@ def fit_growth(rounds: Floats, curves: Floats) -> Growth | None:
     'linear'
     """
     n = len(curves)
-    if n < FEWEST_RUNS:
+    if n < MIN_RUNS:
         return None
-    later = rounds >= FROM * rounds[-1]
-    t, added = rounds[later], np.diff(curves[:, later], axis=1)
+    late = rounds >= BURN_IN * rounds[-1]
+    t = rounds[late]
+    increments = np.diff(curves[:, late], axis=1)
     terms = np.stack([np.diff(np.log(t)), np.diff(t)])
-    drawn = np.random.default_rng(SEED).multinomial(n, np.full(n, 1.0 / n), RESAMPLES) / n
-    a, c = _non_negative(terms, np.concatenate([added.mean(axis=0)[None], drawn @ added]))
-    line, bend = c * 0.2 * t[-1], a * np.log(1 / 0.8)
-    total = line + bend
-    shares = np.divide(line, total, out=np.zeros_like(total), where=total > 0)  # flat: no line
+    weights = np.random.default_rng(SEED).multinomial(n, np.full(n, 1.0 / n), RESAMPLES) / n
+    means = np.concatenate([increments.mean(axis=0)[None], weights @ increments])
+    a, c = _non_negative_least_squares(terms, means)
+    linear, logarithmic = c * 0.2 * t[-1], a * np.log(1 / 0.8)
+    total = linear + logarithmic
+    shares = np.divide(linear, total, out=np.zeros_like(total), where=total > 0)  # 0 if flat
     low, high = np.quantile(shares[1:], (0.025, 0.975))
     share = Interval(float(shares[0]), float(low), float(high))
     return Growth(float(a[0]), float(c[0]), share)
 
 
-def _non_negative(terms: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """Return the two coefficients ≥ 0 of each row of values by least squares.
+def _non_negative_least_squares(terms: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Return the two coefficients ≥ 0 of each row of values.
 
-    If the unconstrained solution has a negative coefficient, the constrained one has it at zero.
+    A coefficient that is negative in the unconstrained solution is zero in the constrained one.
     """
     scale = np.linalg.norm(terms, axis=1)
     unit = terms / scale[:, None]
-    one, other = unit @ values.T
+    projection_0, projection_1 = unit @ values.T
     cosine = float(unit[0] @ unit[1])
-    first = (one - cosine * other) / (1.0 - cosine**2)
-    second = (other - cosine * one) / (1.0 - cosine**2)
-    alone, other_alone = np.maximum(one, 0.0), np.maximum(other, 0.0)
-    left: Floats = np.where(second < 0, alone, np.where(first < 0, 0.0, first))
-    right: Floats = np.where(first < 0, other_alone, np.where(second < 0, 0.0, second))
+    first = (projection_0 - cosine * projection_1) / (1.0 - cosine**2)
+    second = (projection_1 - cosine * projection_0) / (1.0 - cosine**2)
+    only_first, only_second = np.maximum(projection_0, 0.0), np.maximum(projection_1, 0.0)
+    left: Floats = np.where(second < 0, only_first, np.where(first < 0, 0.0, first))
+    right: Floats = np.where(first < 0, only_second, np.where(second < 0, 0.0, second))
     return left / scale[0], right / scale[1]

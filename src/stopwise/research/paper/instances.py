@@ -1,4 +1,4 @@
-"""The problem instances of the paper, as specs."""
+"""Environment specs of the paper's problem instances."""
 
 import math
 from itertools import combinations
@@ -27,7 +27,7 @@ def heart(costs: Costs) -> EnvironmentSpec:
 
 
 def realizable(n_arms: int, case: int, margin: float) -> EnvironmentSpec:
-    """Return a realizable instance: its θ as in `choices`, its costs as in the captions."""
+    """Return a realizable instance, with θ from `choices` and costs from the captions."""
     monomials = Polynomial(choices.DEGREE).monomials(3)
     theta: list[list[float]] = []
     for i, j in combinations(range(n_arms), 2):
@@ -35,7 +35,7 @@ def realizable(n_arms: int, case: int, margin: float) -> EnvironmentSpec:
         weights[()] = choices.LEVEL - choices.DROP * i + choices.SPREAD * (j - i - 1)
         weights[0,] = choices.SCALE
         weights[1 + i % 2,] = choices.OWN if i < 2 else -choices.OWN
-        # features are the monomials divided by √d', and θ undoes that
+        # compensate for the features, which are the monomials divided by √d'
         theta.append([weights[m] * math.sqrt(len(monomials)) for m in monomials])
     return EnvironmentSpec(
         "realizable",

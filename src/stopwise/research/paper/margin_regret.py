@@ -1,4 +1,4 @@
-"""Figure: regret against ξ, the strength of contextual weak dominance."""
+"""Figure 2a: regret against ξ, the margin of contextual weak dominance."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -27,22 +27,20 @@ FAMILIES: dict[str, Mapping[str, EnvironmentSpec]] = {
         for margin in choices.SWEPT_MARGINS
     },
 }
-# Why regret might nevertheless rise with ξ.
+# Possible reasons for regret that rises with ξ.
 WHY = {
-    "synthetic": "A more expensive last arm makes every forced round more expensive. Where "
-    "little is explored beyond them, they are most of the regret."
+    "synthetic": "A more expensive last arm makes every forced round more expensive. With little "
+    "exploration beyond the forced rounds, they cause most of the regret."
 }
-
-
 SYMBOLS = {"synthetic": "ξ₅", "realizable": "ξ"}
 LABELS = {"synthetic": "ξ₅, margin of the fifth arm", "realizable": "ξ, margin of all arms"}
 
 
-def strength(environment: EnvironmentSpec) -> float:
-    """Return what an instance is drawn at: ξ₅ on synthetic data, ξ in the realizable setting.
+def plotted_margin(environment: EnvironmentSpec) -> float:
+    """Return the x coordinate of an instance: ξ₅ if synthetic, the lower bound of ξ if realizable.
 
     ξ_h = min over contexts with i* < h of C_h − C_i* − p_i*h (the paper's theorem on regret), and
-    ξ is the least of them; of the realizable instances, the margin is its lower bound.
+    ξ is the minimum over h.
     """
     if environment.name == "realizable":
         return float(environment.parameters["margin"])
@@ -58,8 +56,11 @@ def _tables(evidence: ClaimEvidence) -> list[Table]:
     ]
     realizable = [
         (
-            *(setting, name, strength(environment)),
-            *(evidence.mean(setting, name), evidence.mean(setting, name, what="signed")),
+            setting,
+            name,
+            plotted_margin(environment),
+            evidence.mean(setting, name),
+            evidence.mean(setting, name, measure="signed"),
         )
         for setting in NAMES
         for name, environment in FAMILIES["realizable"].items()
@@ -70,28 +71,30 @@ def _tables(evidence: ClaimEvidence) -> list[Table]:
             f"Synthetic data: regret of USS-PD {rounds}",
             ("setting", "instance", "ξ₅", "ξ", "regret"),
             tuple(synthetic),
-            "ξ₅ is the least margin of weak dominance of the fifth arm, at which the figure draws "
-            "an instance; ξ, the least margin of all arms, is that of table 1.",
+            "ξ₅, the x axis of the figure, is the minimum margin of weak dominance of the fifth "
+            "arm; ξ, the minimum over all arms, is that of table 1.",
         ),
         Table(
             "margin-regret-realizable",
             f"Realizable setting: pseudo-regret of USS-PD {rounds}",
-            ("setting", "instance", "ξ, at least", "pseudo-regret", "signed pseudo-regret"),
+            ("setting", "instance", "minimum ξ", "pseudo-regret", "signed pseudo-regret"),
             tuple(realizable),
         ),
     ]
 
 
 def _falls(evidence: ClaimEvidence, setting: str, family: str) -> Claim:
-    ends = [evidence.added(setting, name) for name in FAMILIES[family]]
-    overall = paired_difference(ends[0], ends[-1])
-    steps = [verdict(paired_difference(a, b)) for a, b in pairwise(ends)]
-    regrets = ", ".join(fmt(mean_interval(end)) for end in ends)
+    finals = [evidence.added(setting, name) for name in FAMILIES[family]]
+    overall = paired_difference(finals[0], finals[-1])
+    steps = [verdict(paired_difference(a, b)) for a, b in pairwise(finals)]
+    regrets = ", ".join(fmt(mean_interval(final)) for final in finals)
     return Claim(
         f"Regret falls as {SYMBOLS[family]} grows: {family}",
         FAILED if FAILED in steps else verdict(overall),
-        f"regret {regrets}; lower at the largest {SYMBOLS[family]} by {fmt(overall)}",
-        "it is lower at the largest margin than at the smallest, and no step is significantly up",
+        f"regret {regrets}; decrease from the smallest to the largest {SYMBOLS[family]} "
+        f"{fmt(overall)}",
+        "regret is lower at the largest margin than at the smallest, and no step is a significant "
+        "increase",
         WHY.get(family, ""),
     )
 
@@ -102,7 +105,7 @@ def _figure(evidence: ClaimEvidence) -> Figure:
         figure.axes, [(s, f) for s in NAMES for f in FAMILIES], strict=True
     ):
         members = FAMILIES[family]
-        x = [strength(environment) for environment in members.values()]
+        x = [plotted_margin(environment) for environment in members.values()]
         for policy in evidence.policies(setting, next(iter(members))):
             values = [evidence.mean(setting, name, policy) for name in members]
             points(axes, x, values, policy, LOOKS[policy])
@@ -118,18 +121,18 @@ EXHIBIT = Exhibit(
     "margin-regret",
     "Regret against ξ",
     "Figure 2a (supplement)",
-    "The further weak dominance is from failing, the sooner the test can be sure. On synthetic "
-    "data ξ₅, the margin of the fifth arm, is varied by that arm's cost (with the lowest, weak "
-    "dominance fails), while ξ, the margin of all arms, is that of the cheap ones and hardly "
-    "moves. In the realizable setting ξ is varied, by leaving out contexts in which the test is "
-    "decided by less than a margin.",
+    "The larger the margin of weak dominance, the fewer rounds the test needs. On synthetic data "
+    "ξ₅, the margin of the fifth arm, varies with that arm's cost (at the lowest cost, weak "
+    "dominance fails), while ξ, the margin over all arms, is set by the cheap arms and hardly "
+    "changes. In the realizable setting ξ itself varies: contexts in which the test is decided by "
+    "less than a margin are rejected.",
     cells=lambda: [cell for family in FAMILIES.values() for cell in cells_of(family)],
     tables=_tables,
     pictures=lambda evidence: [
         Picture(
             "margin-regret",
             "Regret against ξ",
-            "Regret at the end against the margin of weak dominance, a row for each setting, "
+            "Final regret against the margin of weak dominance, one row per setting, with "
             "synthetic data on the left and the realizable setting on the right.",
             partial(_figure, evidence),
         )

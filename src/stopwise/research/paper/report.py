@@ -1,4 +1,4 @@
-"""The report on a reproduction: one HTML page, figures, and the numbers as files."""
+"""The report of a reproduction: an HTML page, figures, and tables as CSV and Parquet."""
 
 import csv
 import io
@@ -21,34 +21,34 @@ from stopwise.reporting.wording import plural
 from stopwise.research.paper.choices import Choice
 from stopwise.research.paper.section import FAILED, HELD, STRICT, UNDECIDED, Claim, Section, Verdict
 
-# Verdicts differ in words and signs; colour only helps.
+# Verdicts differ in text and sign as well as in colour.
 SIGNS: dict[Verdict, str] = {HELD: "✓", FAILED: "✗", UNDECIDED: "?"}
 CLASSES: dict[Verdict, str] = {HELD: "held", FAILED: "failed", UNDECIDED: "open"}
 
 ABOUT = (
     "The experiments of “Online Algorithm for Unsupervised Sequential Selection with Contextual "
-    "Information” (Verma, Hanawal, Szepesvári and Saligrama, NeurIPS 2020), done again with "
-    "Stopwise. Each claim of the paper about them is tested and *held*, *did not hold*, or is "
-    "*undecided*: the 95 % confidence interval of what was measured covers both answers, or the "
-    "growth of a curve is not clear at this horizon. `I_t=3` "
-    "is the policy that always stops at arm 3, `I_t=2` at arm 2, `I_t=1` at arm 1."
+    "Information” (Verma, Hanawal, Szepesvári and Saligrama, NeurIPS 2020), repeated with "
+    "Stopwise. Each of the paper's claims about them *held*, *did not hold*, or is *undecided*: "
+    "the 95 % confidence interval covers both answers, or the growth of a curve is not clear at "
+    "this horizon. `I_t=3` is the policy that always stops at arm 3, `I_t=2` at arm 2, `I_t=1` at "
+    "arm 1."
 )
 REPEAT = (
-    "The same seeds give the same numbers, whatever does the runs and however many at a time. "
-    "Finished runs are stored: the same command resumes after an interrupt."
+    "The same seeds give the same numbers with any executor and any number of parallel runs. "
+    "Finished runs are stored: after an interrupt, the same command resumes."
 )
-ENDINGS = (".png", ".svg", ".csv", ".parquet")
+SUFFIXES = (".png", ".svg", ".csv", ".parquet")
 
-Facts: TypeAlias = tuple[tuple[str, str], ...]  # names and words
-Row: TypeAlias = Mapping[str, str | float | int | None]  # of a file of numbers
+Facts: TypeAlias = tuple[tuple[str, str], ...]  # names and their text
+Row: TypeAlias = Mapping[str, str | float | int | None]  # of a file in numbers/
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Everything in the report.
+    """The content of a report.
 
-    ``command`` gives the same numbers again; ``settings`` are names and explanations, in the
-    order of the columns of verdicts; ``scale`` says how much was run; ``quick`` means that it was
-    too little to decide every claim.
+    ``command`` reproduces the numbers; ``settings`` are names and explanations, in the order of
+    the verdict columns; ``scale`` is the number of rounds and repetitions; ``quick`` marks a run
+    with too few repetitions to decide every claim.
     """
 
     title: str
@@ -61,12 +61,12 @@ class Report(msgspec.Struct, frozen=True):
     quick: bool = False
 
 
-def judged(section: Section) -> list[dict[str, Claim]]:
-    """Bring together the verdicts on the same claim, by setting."""
-    found: dict[str, dict[str, Claim]] = {}
+def claims_by_setting(section: Section) -> list[dict[str, Claim]]:
+    """Group the verdicts on the same claim, by setting."""
+    groups: dict[str, dict[str, Claim]] = {}
     for claim in section.claims:
-        found.setdefault(claim.text, {})[claim.setting] = claim
-    return list(found.values())
+        groups.setdefault(claim.text, {})[claim.setting] = claim
+    return list(groups.values())
 
 
 def tally(*sections: Section) -> dict[Verdict, int]:
@@ -75,16 +75,30 @@ def tally(*sections: Section) -> dict[Verdict, int]:
     return {verdict: counts[verdict] for verdict in SIGNS}
 
 
+def headline(report: Report) -> str:
+    """Return the number of verdicts that reproduced the paper, and of the others.
+
+    A claim has one verdict per setting.
+    """
+    counts = tally(*report.sections)
+    total = sum(counts.values())
+    exhibits = plural(len(report.sections), "table or figure", "tables and figures")
+    return (
+        f"Reproduced {counts[HELD]} of {plural(total, 'result')} in {exhibits}; "
+        f"{counts[FAILED]} did not hold, {counts[UNDECIDED]} undecided."
+    )
+
+
 def undecided_note(report: Report) -> str:
-    """Return why claims are undecided and what decides them; empty where none is."""
+    """Return why verdicts are undecided and how to decide them; empty if all are decided."""
     n = tally(*report.sections)[UNDECIDED]
     if not n:
         return ""
     if report.quick:
         return (
-            f"{plural(n, 'verdict')} undecided with so few repetitions: a claim needs its "
-            f"{STRICT:.1%} interval on one side, and growth is not judged. Run without --quick to "
-            "decide more of them."
+            f"{plural(n, 'verdict')} undecided with so few repetitions: a comparison needs its "
+            f"{STRICT:.1%} interval on one side of zero, and growth is not tested. Run without "
+            "--quick to decide more of them."
         )
     return (
         f"{plural(n, 'verdict')} undecided: the interval covers both answers, or the growth of a "
@@ -99,8 +113,8 @@ def write_report(
 
     The same report gives the same bytes. Figures and numbers of an earlier report are removed.
 
-    ``progress`` is called with ``("drawing", done, of)``, in pictures; ``curves`` are the rows of
-    ``numbers/curves``.
+    ``progress`` is called with ``("drawing", done, of)``, counting pictures; ``curves`` are the
+    rows of ``numbers/curves``.
     """
     tables = [table for section in report.sections for table in section.tables]
     pictures = [picture for section in report.sections for picture in section.pictures]
@@ -120,7 +134,7 @@ def write_report(
     files["report.html"] = html(report, drawn).encode()
     write_files(out, files)
     for path in (*out.glob("figures/*"), *out.glob("numbers/*")):
-        if path.suffix in ENDINGS and path.relative_to(out).as_posix() not in files:
+        if path.suffix in SUFFIXES and path.relative_to(out).as_posix() not in files:
             path.unlink()
     if pictures:
         progress("drawing", len(pictures), len(pictures))
@@ -130,8 +144,8 @@ def html(report: Report, drawn: dict[str, FigureFiles]) -> str:
     """Return the report as a page; ``drawn`` has its pictures by name."""
     links = [("summary", "Summary of verdicts")]
     links += [(section.name, section.title) for section in report.sections]
-    links += [("choices", "What the paper leaves open"), ("settings", "Settings")]
-    links += [("provenance", "Where the numbers come from")]
+    links += [("choices", "Choices the paper leaves open"), ("settings", "Settings")]
+    links += [("provenance", "Provenance")]
     return render(
         Path(__file__).parent / "templates",
         "report.html",
@@ -139,7 +153,8 @@ def html(report: Report, drawn: dict[str, FigureFiles]) -> str:
         skip=("summary", "Skip to the verdicts"),
         contents=links,
         report=report,
-        sections=[(section, judged(section)) for section in report.sections],
+        sections=[(section, claims_by_setting(section)) for section in report.sections],
+        headline=headline(report),
         tally=tally(*report.sections),
         undecided=undecided_note(report),
         drawn=drawn,
@@ -151,25 +166,25 @@ def html(report: Report, drawn: dict[str, FigureFiles]) -> str:
 
 
 def number_files(name: str, table: Sequence[Row]) -> dict[str, bytes]:
-    r"""Return rows, which have the same columns, as ``name.csv`` and ``name.parquet``.
+    r"""Return rows with the same columns as ``name.csv`` and ``name.parquet``.
 
-    The same rows give the same bytes; a missing value is left empty; floats lose no digit.
+    The same rows give the same bytes. Missing values are empty; floats are exact.
     """
     text, parquet = io.StringIO(), io.BytesIO()
     writer = csv.DictWriter(text, table[0] if table else (), lineterminator="\n")
     writer.writeheader()
     writer.writerows(table)
-    arrow: Any = import_module("pyarrow")  # loaded late: it is slow
+    arrow: Any = import_module("pyarrow")  # slow to import
     import_module("pyarrow.parquet").write_table(arrow.Table.from_pylist(table), parquet)
     return {f"{name}.csv": text.getvalue().encode(), f"{name}.parquet": parquet.getvalue()}
 
 
 def table_rows(table: Table) -> list[Row]:
-    """Return a table of the report with one row for each of its cells.
+    """Return a table of the report in long form, one row per cell.
 
-    ``line`` and ``label`` identify the row of the table, ``label`` being the words it begins with;
-    ``column`` names the column. Words are in ``text``; a number is in ``value``, with ``low``,
-    ``high`` and ``n`` if it is a mean.
+    ``line`` is the index of the table's row and ``label`` its leading text cells; ``column`` is the
+    name of the column. Text is in ``text``; a number is in ``value``, with ``low``, ``high`` and
+    ``n`` if it is a mean.
     """
     rows: list[Row] = []
     for line, cells in enumerate(table.rows):

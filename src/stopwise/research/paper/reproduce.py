@@ -1,4 +1,4 @@
-"""The reproduction: which runs, in what store, and the report on them."""
+"""Run the paper's experiments and write the report."""
 
 import os
 import platform
@@ -16,7 +16,7 @@ from stopwise.reporting.wording import duration, plural
 from stopwise.research.experiments.campaign import run_campaign
 from stopwise.research.experiments.spec import ExperimentSpec
 from stopwise.research.experiments.store import RunStore
-from stopwise.research.experiments.summary import What, curves
+from stopwise.research.experiments.summary import Measure, curves
 from stopwise.research.paper import choices
 from stopwise.research.paper.catalogue import EXHIBITS
 from stopwise.research.paper.evidence import ClaimEvidence
@@ -29,16 +29,16 @@ from stopwise.version import __version__
 TITLE = "USS-PD, reproduced"
 STORE = "runs.sqlite"
 QUICK = 3  # repetitions
-QUICK_SCALE = f"a quick look: {choices.ROUNDS:,} rounds, {QUICK} repetitions"
+QUICK_SCALE = f"quick run: {choices.ROUNDS:,} rounds, {QUICK} repetitions"
 FULL_SCALE = (
     f"{choices.ROUNDS:,} rounds, {choices.REPETITIONS} repetitions "
     f"({choices.REALIZABLE_REPETITIONS} of USS-PD in the realizable setting)"
 )
-MEASURES: tuple[What, ...] = ("regret", "signed", "undominated", "total_cost")
+MEASURES: tuple[Measure, ...] = ("regret", "signed", "undominated", "total_cost")
 
 
 def repetitions(exhibit: Exhibit, policy: str, *, quick: bool) -> int:
-    """Return how often the runs of a policy are repeated for an exhibit."""
+    """Return the number of repetitions of a policy for an exhibit."""
     if quick:
         return QUICK
     return choices.REALIZABLE_REPETITIONS if policy in exhibit.many else choices.REPETITIONS
@@ -56,20 +56,32 @@ def reproduce(
     progress: Progress = no_progress,
     command: str = "stopwise reproduce",
 ) -> Report:
-    """Do the paper's experiments again and write the report on them.
+    """Repeat the paper's experiments and write the report.
 
-    Runs that are already in ``out`` are not done again; killed at any moment and called again, it
-    resumes and comes to the same numbers.
+    Runs stored in ``out`` are reused: a call that was killed at any moment and is repeated resumes
+    and gives the same numbers. The runs of all calls stay in ``out``; the figures, numbers and
+    report are those of the last call.
 
-    Runs of all calls are stored in ``out``; figures, numbers and the report are those of the last.
-    With ``quick`` growth is not judged, and many other claims stay undecided. ``only`` has names
-    from ``EXHIBITS``; ``executor``, ``jobs`` and ``address`` are those of `make_executor`; ``seed``
-    is that of the first repetition, which the others follow; ``command`` is how the report says to
-    repeat this.
+    Parameters
+    ----------
+    out : Path
+        The folder for the runs and the report.
+    quick : bool
+        Run 3 repetitions. Growth is not tested, and many other claims stay undecided.
+    only : sequence of str
+        Names from ``EXHIBITS``; all by default.
+    executor, jobs, address
+        As in `make_executor`.
+    seed : int
+        The seed of the first repetition; the others have the seeds that follow.
+    progress : callable
+        Called as ``progress(stage, done, total)``.
+    command : str
+        The command to repeat this, shown in the report.
     """
     if unknown := [name for name in only if name not in EXHIBITS]:
         raise InvalidParameterError(
-            f"nothing in the paper is called {unknown[0]!r}; {suggestion(unknown[0], EXHIBITS)}"
+            f"unknown table or figure {unknown[0]!r}; {suggestion(unknown[0], EXHIBITS)}"
         )
     if missing := [name for name in ("jinja2", "matplotlib", "pyarrow") if find_spec(name) is None]:
         raise MissingPackageError.of("the report", " and ".join(missing), "paper")
@@ -79,25 +91,25 @@ def reproduce(
     except OSError as error:
         raise PersistenceError(f"cannot create the folder {out}: {error.strerror}") from error
     started, clock = datetime.now(UTC), time.perf_counter()
-    chosen = [exhibit for name, exhibit in EXHIBITS.items() if not only or name in only]
-    cells = {exhibit.name: exhibit.cells() for exhibit in chosen}
-    most: dict[ExperimentSpec, int] = {}  # where two exhibits share runs, the larger number
-    for exhibit in chosen:
+    exhibits = [exhibit for name, exhibit in EXHIBITS.items() if not only or name in only]
+    cells = {exhibit.name: exhibit.cells() for exhibit in exhibits}
+    counts: dict[ExperimentSpec, int] = {}  # if exhibits share runs, the larger number
+    for exhibit in exhibits:
         for cell in cells[exhibit.name]:
             n = repetitions(exhibit, cell.policy, quick=quick)
-            most[cell.spec] = max(n, most.get(cell.spec, 0))
-    seeds = {spec: range(seed, seed + n) for spec, n in most.items()}
+            counts[cell.spec] = max(n, counts.get(cell.spec, 0))
+    seeds = {spec: range(seed, seed + n) for spec, n in counts.items()}
     with workers, RunStore(out / STORE) as store:
         run_campaign(seeds.items(), store, workers, progress)
-        runs = {spec: store.get(spec) for spec in seeds}  # perhaps with seeds of earlier calls
+        runs = {spec: store.get(spec) for spec in seeds}  # may include seeds of earlier calls
     traces = {spec.key: [runs[spec][k] for k in wanted] for spec, wanted in seeds.items()}
-    evidence = {name: ClaimEvidence(of_exhibit, traces) for name, of_exhibit in cells.items()}
-    last = seed + max(most.values(), default=1) - 1
+    evidence = {name: ClaimEvidence(exhibit_cells, traces) for name, exhibit_cells in cells.items()}
+    last = seed + max(counts.values(), default=1) - 1
     seconds = time.perf_counter() - clock
     report = Report(
         title=TITLE,
         command=command,
-        sections=tuple(exhibit.build(evidence[exhibit.name]) for exhibit in chosen),
+        sections=tuple(exhibit.build(evidence[exhibit.name]) for exhibit in exhibits),
         choices=choices.CHOICES,
         settings=tuple((s.name, s.explanation) for s in SETTINGS),
         provenance=provenance(started, seconds, f"{seed} to {last}", executor, workers.jobs),
@@ -109,35 +121,35 @@ def reproduce(
 
 
 def provenance(started: datetime, seconds: float, seeds: str, executor: str, jobs: int) -> Facts:
-    """Return where numbers come from: the machine, the versions, the seeds. Never who ran it."""
+    """Return the system, versions and seeds behind the numbers, without user or host names."""
     packages = [f"{name} {version(name)}" for name in ("numpy", "matplotlib")]
     system = f"{platform.system()} {platform.machine()}"
     python = f"{platform.python_implementation()} {platform.python_version()}"
     return (
         ("Started", f"{started.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
-        ("Took", f"{duration(seconds)}, not counting runs stored before"),
+        ("Duration", f"{duration(seconds)}, excluding runs stored before"),
         ("Seeds", seeds),
-        ("Executor", f"{executor}, {jobs} at a time"),
+        ("Executor", f"{executor}, {plural(jobs, 'parallel job')}"),
         ("System", f"{system}, {plural(os.cpu_count() or 1, 'core')}, {python}"),
         ("Versions", ", ".join([f"stopwise {__version__}", *packages])),
     )
 
 
 def _curve_rows(evidence: Mapping[str, ClaimEvidence]) -> Iterator[Row]:
-    """Yield every curve, a row for each point."""
-    for name, found in evidence.items():
-        for cell in found.cells:
-            traces = found.traces(*cell[:3])
-            for what in MEASURES:
-                if getattr(traces[0], what) is None:
+    """Yield every curve, one row per point."""
+    for name, exhibit_evidence in evidence.items():
+        for cell in exhibit_evidence.cells:
+            traces = exhibit_evidence.traces(*cell[:3])
+            for measure in MEASURES:
+                if getattr(traces[0], measure) is None:
                     continue
-                for t, mean, low, high in zip(*curves(traces, what), strict=True):
+                for t, mean, low, high in zip(*curves(traces, measure), strict=True):
                     yield {
                         "exhibit": name,
                         "setting": cell.setting,
                         "instance": cell.instance,
                         "policy": cell.policy,
-                        "measure": what,
+                        "measure": measure,
                         "round": int(t),
                         "mean": float(mean),
                         "low": float(low),

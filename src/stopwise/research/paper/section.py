@@ -1,4 +1,4 @@
-"""A table or figure of the paper (an exhibit), and the section of the report about it."""
+"""Exhibits (tables and figures of the paper), their claims, and their sections of the report."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
@@ -16,16 +16,16 @@ HELD: Verdict = "held"
 FAILED: Verdict = "did not hold"
 UNDECIDED: Verdict = "undecided"
 
-FEW = 20  # runs; with fewer, verdicts need a wider interval (heuristic)
+FEW = 20  # below this number of runs, verdicts use the STRICT interval (heuristic)
 STRICT = 0.999
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A claim of the paper, and whether it held.
+    """A claim of the paper and its verdict.
 
-    ``criterion`` is how it was tested, ``numbers`` what was measured, and ``why`` the reason where
-    it did not hold (of another verdict, `Exhibit.build` drops it). ``setting`` is empty where none
-    matters.
+    ``criterion`` describes the test, ``numbers`` the measurement, and ``why`` the reason if the
+    claim did not hold (`Exhibit.build` drops it for other verdicts). ``setting`` is empty for
+    claims that do not depend on it.
     """
 
     text: str
@@ -37,7 +37,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Section(msgspec.Struct, frozen=True):
-    """Everything about one exhibit."""
+    """The section of the report about an exhibit."""
 
     name: str
     title: str
@@ -53,13 +53,13 @@ class Exhibit(msgspec.Struct, frozen=True):
 
     name: str  # for ``--only``
     title: str
-    where: str  # in the paper
+    where: str  # such as "Figure 1a"
     text: str  # of the section
     tables: Callable[[ClaimEvidence], Sequence[Table]]
-    claims: Callable[[ClaimEvidence, str], Sequence[Claim]]  # under each of ``settings``
+    claims: Callable[[ClaimEvidence, str], Sequence[Claim]]  # called for each of ``settings``
     pictures: Callable[[ClaimEvidence], Sequence[Picture]] = lambda _: []
-    cells: Callable[[], list[Cell]] = list  # which runs it needs
-    many: tuple[str, ...] = ()  # policies repeated 500 times, as in the realizable plots
+    cells: Callable[[], list[Cell]] = list  # the runs that it needs
+    many: tuple[str, ...] = ()  # policies with 500 repetitions
     settings: tuple[str, ...] = NAMES
 
     def build(self, evidence: ClaimEvidence) -> Section:
@@ -83,12 +83,12 @@ class Exhibit(msgspec.Struct, frozen=True):
 
 
 def verdict(difference: Interval) -> Verdict:
-    """Judge a claim that this difference is above zero.
+    """Return the verdict on a claim that this difference is above zero.
 
-    By its 95 % interval; for fewer than 20 runs by the 99.9 % interval, since Student's interval of
-    a few values rests on their being normal, and there are many verdicts.
+    The test uses the 95 % interval, or the 99.9 % interval for fewer than 20 runs: Student's
+    interval of few values relies on normality, and there are many verdicts.
     """
-    assert difference.n is not None  # it is from `paired_difference`
+    assert difference.n is not None  # set by `paired_difference`
     if difference.n < FEW:
         freedom = max(difference.n - 1, 1)
         difference = difference.stretched(t_quantile(STRICT, freedom) / t_quantile(0.95, freedom))
@@ -98,7 +98,7 @@ def verdict(difference: Interval) -> Verdict:
 
 
 def all_of(verdicts: "list[Verdict]") -> Verdict:
-    """Judge a claim that has several parts."""
+    """Return the verdict on a claim with several parts."""
     if FAILED in verdicts:
         return FAILED
     return UNDECIDED if UNDECIDED in verdicts else HELD

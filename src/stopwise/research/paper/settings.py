@@ -1,15 +1,15 @@
-"""The two settings under which every claim is tested, each the same for all claims."""
+"""The two parameter settings under which every claim is tested."""
 
 from functools import lru_cache
 
 import msgspec
 
 from stopwise.features import Polynomial
-from stopwise.research.experiments.runs import built, drawn
+from stopwise.research.experiments.runs import build_environment, draw_batch
 from stopwise.research.experiments.spec import EnvironmentSpec, PolicySpec
 from stopwise.research.paper import choices
 
-# Policies that take no setting: the same runs are shown under both.
+# These do not depend on the setting: the same runs are shown under both.
 SETTING_FREE = {
     "USS-UCB": PolicySpec("uss-ucb"),
     "USS-TS": PolicySpec("uss-ts"),
@@ -18,10 +18,10 @@ SETTING_FREE = {
 
 
 class ParameterSetting(msgspec.Struct, frozen=True):
-    """How the contextual policies are run.
+    """Parameters of the contextual policies.
 
-    ``sigma`` is σ of the radius. The features are the polynomials of the highest degree, up to the
-    paper's, whose forced rounds are at most ``forced_share`` of all rounds; of degree one at least.
+    ``sigma`` is σ of the radius. The features are polynomials of the highest degree, from one to
+    the paper's, whose forced rounds are at most ``forced_share`` of all rounds.
     """
 
     name: str
@@ -30,13 +30,13 @@ class ParameterSetting(msgspec.Struct, frozen=True):
     forced_share: float
 
     def features(self, environment: EnvironmentSpec) -> Polynomial:
-        """Return the features for an environment, found from its contexts alone."""
+        """Return the features for an environment, chosen from its contexts only."""
         return _features(environment, self.forced_share)
 
     def policies(
         self, environment: EnvironmentSpec, *, supervised: bool = False
     ) -> dict[str, PolicySpec]:
-        """Return USS-PD and the policies that every plot compares with it, by label."""
+        """Return USS-PD and the policies compared with it in every plot, by label."""
         features = self.features(environment)
         ridge = {"ridge": choices.RIDGE}
         radius = {"delta": choices.DELTA, "sigma": self.sigma, "kappa": choices.KAPPA, **ridge}
@@ -59,8 +59,8 @@ class ParameterSetting(msgspec.Struct, frozen=True):
 LITERAL = ParameterSetting(
     name="literal",
     explanation=(
-        f"What is printed: degree two, δ = {choices.DELTA}, σ = {choices.SIGMA}; κ = "
-        f"{choices.KAPPA}, ten forced rounds for each feature."
+        f"The printed values: degree two, δ = {choices.DELTA}, σ = {choices.SIGMA}; with κ = "
+        f"{choices.KAPPA} and ten forced rounds per feature."
     ),
     sigma=choices.SIGMA,
     forced_share=1.0,
@@ -68,9 +68,9 @@ LITERAL = ParameterSetting(
 NEAR_GREEDY = ParameterSetting(
     name="near-greedy",
     explanation=(
-        "Hardly any exploration: the highest degree, up to two, whose ten forced rounds for each "
-        "feature take at most 5 % of all rounds (one on PIMA and Heart), and σ = "
-        f"{choices.NEAR_GREEDY_SIGMA}. Not a recommendation: it is hardly better than σ = 0, and "
+        "Almost no exploration: the highest degree, up to two, whose forced rounds (ten per "
+        "feature) take at most 5 % of all rounds (degree one on PIMA and Heart), and σ = "
+        f"{choices.NEAR_GREEDY_SIGMA}. Not a recommendation: it is hardly better than σ = 0 and "
         "can lock in a wrong arm permanently (`benchmarks/radius.py`, `worlds.py`)."
     ),
     sigma=choices.NEAR_GREEDY_SIGMA,
@@ -81,13 +81,15 @@ NAMES = tuple(setting.name for setting in SETTINGS)
 
 
 def forced_rounds(features: Polynomial, environment: EnvironmentSpec) -> int:
-    """Return m: ten for each feature."""
-    return choices.FORCED_PER_FEATURE * len(features.monomials(built(environment).context_dim))
+    """Return m, ten rounds per feature."""
+    return choices.FORCED_PER_FEATURE * len(
+        features.monomials(build_environment(environment).context_dim)
+    )
 
 
 @lru_cache(maxsize=64)
 def _features(environment: EnvironmentSpec, forced_share: float) -> Polynomial:
-    contexts = drawn(environment, choices.ROUNDS, seed=0).contexts
+    contexts = draw_batch(environment, choices.ROUNDS, seed=0).contexts
     features = Polynomial(degree=1)
     for degree in range(choices.DEGREE, 0, -1):
         features = Polynomial(degree).independent(contexts)

@@ -1,11 +1,11 @@
-"""Tables 1 and 2: costs of the instances, and how many contexts are weakly dominant."""
+"""Tables 1 and 2: costs of the instances and fractions of weakly dominant contexts."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stopwise.reporting.elements import Table
 from stopwise.research.environments.base import Batch
-from stopwise.research.experiments.runs import built, drawn
+from stopwise.research.experiments.runs import build_environment, draw_batch
 from stopwise.research.experiments.spec import EnvironmentSpec
 from stopwise.research.paper import choices, instances
 from stopwise.research.paper.section import FAILED, HELD, Claim, Exhibit
@@ -13,7 +13,7 @@ from stopwise.research.theory.dominance import arm_margins
 
 
 class Family(NamedTuple):
-    """The instances of a data set, the printed fractions, and how close ours must be."""
+    """The instances of a data set, with the printed fractions and the tolerance of the claim."""
 
     table: str
     title: str
@@ -50,14 +50,15 @@ HEART = Family(
 
 
 def contexts_of(environment: EnvironmentSpec) -> Batch:
-    """Return the 5,000 contexts of the paper's runs, with the truth about them."""
-    return drawn(environment, choices.ROUNDS, seed=0)
+    """Return the 5,000 contexts of the paper's runs, with their ground truth."""
+    return draw_batch(environment, choices.ROUNDS, seed=0)
 
 
 def margins_of(environment: EnvironmentSpec) -> tuple[float, float]:
     """Return ξ and the ξ_h of the last arm."""
     batch = contexts_of(environment)
-    margins = arm_margins(built(environment).cascade, batch.disagreement, batch.optimal)
+    cascade = build_environment(environment).cascade
+    margins = arm_margins(cascade, batch.disagreement, batch.optimal)
     return float(margins.min()), float(margins[-1])
 
 
@@ -66,7 +67,7 @@ def _fractions(family: Family) -> list[float]:
 
 
 def _table(family: Family) -> Table:
-    found = zip(family.instances.items(), _fractions(family), family.printed, strict=True)
+    fractions = zip(family.instances.items(), _fractions(family), family.printed, strict=True)
     arms = len(next(iter(family.instances.values())).costs)
     return Table(
         family.table,
@@ -82,12 +83,12 @@ def _table(family: Family) -> Table:
         ),
         tuple(
             (name, *e.costs, ours, paper, ours - paper, *margins_of(e))
-            for (name, e), ours, paper in found
+            for (name, e), ours, paper in fractions
         ),
-        note="The cost of each arm; the fraction of contexts that are weakly dominant, here and as "
-        "printed; ξ, the least margin of weak dominance over all contexts and arms, negative where "
-        "it fails; and the part of it that belongs to the last arm K: ξ_K, the least C_K − C_i* − "
-        "p_i*K over contexts with another optimal arm. ξ is the least of all ξ_h.",
+        note="The cost of each arm; the fraction of weakly dominant contexts, reproduced and as "
+        "printed; ξ, the minimum margin of weak dominance over all contexts and arms, negative "
+        "where it fails; and ξ_K, the margin of the last arm K: the minimum of C_K − C_i* − p_i*K "
+        "over contexts with another optimal arm. ξ is the minimum of all ξ_h.",
     )
 
 
@@ -106,40 +107,41 @@ def _optimal_table() -> Table:
 
 
 def _claim(family: Family) -> Claim:
-    """Judge whether every fraction is within a tolerance of the printed one.
+    """Test whether every fraction is within the tolerance of the printed one.
 
-    The arms' regularisation was searched to come near them, so this shows that it can be done.
+    The regularisation of the arms was fitted to these fractions, so the claim is only that a fit
+    exists.
     """
-    found = list(zip(_fractions(family), family.printed, strict=True))
-    worst = max(abs(ours - paper) for ours, paper in found)
+    fractions = list(zip(_fractions(family), family.printed, strict=True))
+    worst = max(abs(ours - paper) for ours, paper in fractions)
     return Claim(
-        f"Arms can be trained so that the weak dominance fractions of {family.name} are those "
-        f"printed, to within {family.tolerance}",
+        f"Arms can be trained so that the weak dominance fractions of {family.name} match the "
+        f"printed ones to within {family.tolerance}",
         HELD if worst <= family.tolerance else FAILED,
         f"largest difference {worst:.4f}: "
-        + ", ".join(f"{ours:.4f} (printed {paper:.4f})" for ours, paper in found),
+        + ", ".join(f"{ours:.4f} (printed {paper:.4f})" for ours, paper in fractions),
     )
 
 
-ONE = Exhibit(
+TABLE_1 = Exhibit(
     "table1",
     "Costs and weak dominance on synthetic data",
     "Table 1 (supplement)",
     "Five logistic classifiers of different regularisation on one synthetic data set. A context is "
-    "weakly dominant if, at its best arm, every deeper arm costs more than the chance that the two "
-    "disagree.",
+    "weakly dominant if every arm deeper than its best arm costs more extra than the probability "
+    "that the two disagree.",
     tables=lambda _: [_table(SYNTHETIC)],
     claims=lambda _, setting: [_claim(SYNTHETIC)],
     settings=("",),
 )
-TWO = Exhibit(
+TABLE_2 = Exhibit(
     "table2",
     "Costs and weak dominance on PIMA and Heart",
     "Table 2 (supplement)",
-    "On both data sets few contexts are weakly dominant, so that disagreement cannot reveal the "
-    "best arm there, and the paper compares total costs instead of regret. The last table shows "
-    "why: the cheapest arm is nearly always the best one, and it disagrees with the next more "
-    "often than that costs.",
+    "On both data sets few contexts are weakly dominant. On the others disagreement cannot reveal "
+    "the best arm, so the paper compares total costs instead of regret. The last table shows why: "
+    "the cheapest arm is nearly always the best, and it disagrees with the next arm more often "
+    "than that arm's cost allows.",
     tables=lambda _: [_table(PIMA), _table(HEART), _optimal_table()],
     claims=lambda _, setting: [_claim(PIMA), _claim(HEART)],
     settings=("",),

@@ -1,4 +1,4 @@
-"""Figures: total cost on PIMA and on Heart, beside fixed depths and random."""
+"""Figures 1c and 2b: total cost on PIMA and Heart, against fixed and random depths."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,21 +7,21 @@ from stopwise.reporting.elements import Picture
 from stopwise.reporting.wording import format_value as fmt
 from stopwise.research.experiments.spec import EnvironmentSpec, PolicySpec
 from stopwise.research.paper import choices, instances
+from stopwise.research.paper.curve_summaries import final_table
 from stopwise.research.paper.drawing import curve_grid
 from stopwise.research.paper.evidence import ClaimEvidence, cells_of
-from stopwise.research.paper.fifths import final_table
 from stopwise.research.paper.section import FAILED, Claim, Exhibit, verdict
 
-# `I_t=1`, the cheapest arm alone, is not in the paper.
+# `I_t=1`, always the cheapest arm, is not in the paper.
 BASELINES = {f"I_t={k + 1}": PolicySpec("fixed-depth", {"depth": k}) for k in range(3)}
 BASELINES["random"] = PolicySpec("random-depth")
 CLAIMED = ("I_t=3", "I_t=2", "random")
 TEXT = (
-    "Total cost is Σ (γ_I(x) + C_I): errors and what the arms cost. Few contexts are weakly "
+    "Total cost is Σ (γ_I(x) + C_I), the cost of errors and of arms. Few contexts are weakly "
     "dominant here, so the test goes too deep even with the true probabilities: where the "
-    "*clairvoyant* rule loses to a baseline, the loss is the rule's and not the learner's. A "
-    "learner that stops earlier by mistake can then gain by it. `I_t=1` is not in the paper; since "
-    "the first arm is nearly always the best one (table 2), it beats everything else."
+    "*clairvoyant* rule loses to a baseline, the loss is due to the rule and not to learning. A "
+    "learner that wrongly stops early can then gain from it. `I_t=1` is not in the paper; since "
+    "the first arm is nearly always the best (table 2), it beats everything else."
 )
 
 
@@ -38,17 +38,17 @@ def _exhibit(
             final_table(
                 evidence,
                 f"{name}-final",
-                f"Total cost for each round on {data}",
+                f"Total cost per round on {data}",
                 evidence.cost_per_round,
-                note="Policies that take no setting are listed under both.",
+                note="Policies that do not depend on the setting are listed under both.",
             )
         ],
         pictures=lambda evidence: [
             Picture(
                 f"{name}-curves",
                 f"Cumulative total cost on {data}",
-                "Cumulative total cost of all policies and baselines, a column for each instance "
-                "and a row for each setting.",
+                "Cumulative total cost of all policies and baselines, one column per instance and "
+                "one row per setting.",
                 partial(curve_grid, evidence, "total_cost", "total cost"),
             ),
         ],
@@ -62,22 +62,23 @@ def _exhibit(
 
 def _beats(evidence: ClaimEvidence, setting: str, instance: str, baseline: str) -> Claim:
     lead = evidence.lead(setting, instance, "USS-PD", baseline, "total_cost")
-    ours, true, theirs = (
-        evidence.cost_per_round(setting, instance, p) for p in ("USS-PD", "clairvoyant", baseline)
-    )
-    found = verdict(lead)
-    lost, learning = ours.value - theirs.value, ours.value - true.value
+    ours = evidence.cost_per_round(setting, instance, "USS-PD")
+    clairvoyant = evidence.cost_per_round(setting, instance, "clairvoyant")
+    theirs = evidence.cost_per_round(setting, instance, baseline)
+    outcome = verdict(lead)
+    loss = ours.value - theirs.value
+    learning = ours.value - clairvoyant.value
     why = (
-        f"Of the {lost:.3f} lost, {learning:.3f} is learning (USS-PD less the clairvoyant rule) "
-        f"and {lost - learning:.3f} the rule itself (clairvoyant less {baseline}; negative where "
+        f"Of the loss of {loss:.3f}, {learning:.3f} is due to learning (USS-PD minus clairvoyant) "
+        f"and {loss - learning:.3f} to the rule itself (clairvoyant minus {baseline}; negative if "
         "the rule wins)."
     )
     return Claim(
         f"{instance.capitalize()}: USS-PD costs less than {baseline}",
-        found,
-        f"a round costs {fmt(ours)} against {fmt(theirs)}, less by "
-        f"{fmt(lead / choices.ROUNDS)}; the clairvoyant rule costs {fmt(true)}",
-        why=why if found == FAILED else "",
+        outcome,
+        f"a round costs {fmt(ours)} against {fmt(theirs)}, a difference of "
+        f"{fmt(lead / choices.ROUNDS)}; the clairvoyant rule costs {fmt(clairvoyant)}",
+        why=why if outcome == FAILED else "",
     )
 
 

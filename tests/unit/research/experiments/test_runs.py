@@ -6,7 +6,7 @@ from msgspec.structs import asdict, replace
 
 import stopwise as sw
 from stopwise.research.experiments import runs
-from stopwise.research.experiments.runs import built, drawn, execute
+from stopwise.research.experiments.runs import build_environment, draw_batch, execute
 from stopwise.research.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
 from tests.research.campaigns import PAIR, WHERE
 
@@ -42,11 +42,11 @@ def test_an_environment_without_error_rates() -> None:
 @pytest.mark.parametrize("policy", ["uss-pd", "thompson", "uss-ts", "random-depth"])
 def test_runs_can_be_repeated_in_any_order(policy: str) -> None:
     first = {seed: execute(spec(policy), seed) for seed in (0, 1, 2)}
-    built.cache_clear()
+    build_environment.cache_clear()
     again = {seed: execute(spec(policy), seed) for seed in (2, 0, 1)}
     assert all(first[seed].agrees(again[seed]) for seed in first)
     assert not np.array_equal(first[0].regret, first[1].regret)
-    assert built.cache_info().misses == 1
+    assert build_environment.cache_info().misses == 1
 
 
 def test_traces_agree_to_the_last_bit() -> None:
@@ -73,7 +73,7 @@ def test_traces_agree_to_the_last_bit() -> None:
 
 def test_rounds_are_drawn_once_unless_they_are_too_many_and_are_read_only() -> None:
     for rounds in (100, runs.CACHED_ROUNDS + 1):
-        batch, again = (drawn(WHERE, rounds, 3) for _ in range(2))
+        batch, again = (draw_batch(WHERE, rounds, 3) for _ in range(2))
         assert (batch is again) == (rounds <= runs.CACHED_ROUNDS)
         np.testing.assert_array_equal(batch.contexts, again.contexts)
         arrays = [value for value in asdict(batch).values() if value is not None]

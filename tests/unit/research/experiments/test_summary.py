@@ -1,4 +1,4 @@
-"""Means and differences over runs, against scipy."""
+"""Means and paired differences over runs, compared with scipy."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from scipy import stats
 
 from stopwise.errors import InvalidParameterError
 from stopwise.intervals import mean_interval
-from stopwise.research.experiments.summary import What, curves, finals, paired_difference
+from stopwise.research.experiments.summary import Measure, curves, finals, paired_difference
 from tests.research.campaigns import made_trace as trace
 
 
-def test_differences_are_taken_pair_by_pair() -> None:
+def test_paired_difference_matches_scipy_and_pairs_by_seed() -> None:
     random = np.random.default_rng(1)
     a = random.normal(0, 100, 20)
     b = a - 1 + random.normal(0, 0.1, 20)
@@ -29,13 +29,13 @@ def test_differences_are_taken_pair_by_pair() -> None:
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
-        ({0: 1.0, 1: 2.0}, {0: 1.0, 2: 2.0}, "only one side has a value of 1"),
-        ([1.0, 2.0], [1.0], "only one side has a value of 1"),
+        ({0: 1.0, 1: 2.0}, {0: 1.0, 2: 2.0}, "only one has a value for 1"),
+        ([1.0, 2.0], [1.0], "only one has a value for 1"),
         ({0: 1.0}, [1.0], "both"),
         ({}, {}, "one value or more"),
     ],
 )
-def test_what_cannot_be_paired_is_refused(a: Any, b: Any, message: str) -> None:
+def test_unpaired_values_are_rejected(a: Any, b: Any, message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
         paired_difference(a, b)
 
@@ -46,28 +46,28 @@ def test_finals_are_the_last_values_by_seed() -> None:
     assert finals({t.seed: t for t in runs}, "total_cost") == {2: 105.0, 4: 109.0}
 
 
-def test_a_curve_is_the_interval_at_each_round() -> None:
+@pytest.mark.parametrize("measure", ["regret", "total_cost", "undominated"])
+def test_curve_has_the_mean_interval_at_each_round(measure: Measure) -> None:
     runs = {seed: trace(seed, [seed, 2.0 * seed**2]) for seed in (3, 1, 2, 7)}
-    names: tuple[What, ...] = ("regret", "total_cost", "undominated")
-    for what in names:
-        rounds, mean, low, high = curves(runs, what, 0.9)
-        assert rounds.tolist() == [5, 10]
-        for k in range(2):
-            one = mean_interval([getattr(runs[s], what)[k] for s in sorted(runs)], 0.9)
-            assert (mean[k], low[k], high[k]) == pytest.approx((one.value, one.low, one.high))
+    rounds, mean, low, high = curves(runs, measure, 0.9)
+    assert rounds.tolist() == [5, 10]
+    for k in range(2):
+        expected = mean_interval([getattr(runs[s], measure)[k] for s in sorted(runs)], 0.9)
+        assert mean[k] == pytest.approx(expected.value)
+        assert (low[k], high[k]) == pytest.approx((expected.low, expected.high))
 
 
-def test_a_curve_does_not_depend_on_who_finished_first() -> None:
+def test_curve_does_not_depend_on_the_order_of_runs() -> None:
     random = np.random.default_rng(2)
     runs = [trace(seed, random.normal(size=2).tolist()) for seed in range(50)]
-    one, other = curves(runs), curves(runs[::-1])
-    assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    forward, backward = curves(runs), curves(runs[::-1])
+    assert all(np.array_equal(a, b) for a, b in zip(forward, backward, strict=True))
 
 
-def test_curves_of_nothing_or_of_different_things_are_refused() -> None:
-    with pytest.raises(InvalidParameterError, match="no runs"):
+def test_curves_reject_empty_mixed_or_unavailable_traces() -> None:
+    with pytest.raises(InvalidParameterError, match="traces is empty"):
         curves([])
-    with pytest.raises(InvalidParameterError, match="different experiments"):
+    with pytest.raises(InvalidParameterError, match="runs of one experiment"):
         curves([trace(0, [1, 2]), trace(1, [1, 2], key="other")])
     with pytest.raises(InvalidParameterError, match="no error rates"):
         curves([trace(0, [1, 2], total_cost=None)], "total_cost")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stopwise.intervals import Interval, mean_interval
 from stopwise.reporting.drawing import STYLE
-from stopwise.research.experiments.runs import Trace, built
+from stopwise.research.experiments.runs import Trace, build_environment
 from stopwise.research.experiments.spec import ExperimentSpec, PolicySpec
 from stopwise.research.paper import choices, instances, margin_regret
 from stopwise.research.paper.catalogue import EXHIBITS
@@ -90,7 +90,7 @@ def test_the_weak_dominance_fractions_are_those_printed() -> None:
     for costs in list(choices.SYNTHETIC_COSTS.values())[1:]:
         overall, last = margins_of(instances.synthetic(costs))
         assert 0 < overall < 1e-3 < last
-        assert margin_regret.strength(instances.synthetic(costs)) == last
+        assert margin_regret.plotted_margin(instances.synthetic(costs)) == last
     assert choices.SYNTHETIC_FRACTIONS == (0.997, 1.0, 1.0, 1.0)
     assert choices.PIMA_FRACTIONS == (0.0692, 0.1192, 0.2204)
     assert choices.HEART_FRACTIONS == (0.1384, 0.1454, 0.2426)
@@ -103,11 +103,13 @@ def test_the_realizable_instances_are_those_of_the_captions_and_of_the_report(
     for case, xi in choices.REALIZABLE_MARGINS.items():
         cumulative = [0.1 + i * (step + (case - 1) * 0.01) for i in range(n_arms)]
         assert np.cumsum(choices.realizable_costs(n_arms, case)) == pytest.approx(cumulative)
-        batch = built(instances.realizable(n_arms, case, xi)).sample(5000, np.random.default_rng(1))
+        batch = build_environment(instances.realizable(n_arms, case, xi)).sample(
+            5000, np.random.default_rng(1)
+        )
         assert np.bincount(batch.optimal, minlength=n_arms).min() > 100
         assert batch.margins.min() >= xi
     # the formula of the report; sampling refuses what cannot exist
-    environment = built(instances.realizable(n_arms, 1, 0.0))
+    environment = build_environment(instances.realizable(n_arms, 1, 0.0))
     batch = environment.sample(20_000, np.random.default_rng(0))
     x = batch.contexts
     f = [x[:, 1], x[:, 2], -x[:, 1], -x[:, 2]]
@@ -234,8 +236,8 @@ def test_a_lost_comparison_says_why(
     assert len(claims) == 2 * 3 * 3
     for claim in claims:
         assert claim.verdict == verdict
-        assert (f"{learning} is learning" in claim.why) == bool(learning)
-        assert (f"{rule} the rule itself" in claim.why) == bool(rule)
+        assert (f"{learning} is due to learning" in claim.why) == bool(learning)
+        assert (f"{rule} to the rule itself" in claim.why) == bool(rule)
 
 
 @pytest.mark.parametrize(
@@ -326,8 +328,8 @@ def test_supervised_is_below_and_the_gap_of_a_round_closes(
         for setting in NAMES
         for policy, curve in (("USS-PD", ours), ("supervised", with_labels))
     }
-    assert verdicts("supervised", curves, "With labels") == [below] * 2
-    assert verdicts("supervised", curves, "Without labels") == [closes] * 2
+    assert verdicts("supervised", curves, "lower with labels") == [below] * 2
+    assert verdicts("supervised", curves, "gap in regret") == [closes] * 2
 
 
 @pytest.mark.parametrize(

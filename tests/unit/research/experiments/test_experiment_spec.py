@@ -1,4 +1,4 @@
-"""Specs: one spelling, one key, and mistakes found before anything is run."""
+"""Experiment specs: canonical form, stable keys, early errors."""
 
 import copy
 import hashlib
@@ -21,14 +21,14 @@ from stopwise.research.experiments.spec import (
     EnvironmentSpec,
     ExperimentSpec,
     PolicySpec,
-    environment_random,
+    environment_rng,
     policy_seed,
 )
 from tests.research.campaigns import PAIR
 
 CASCADE = sw.Cascade(costs=[0.1, 0.2])
 
-# Written by hand: the text whose hash is the key of EXAMPLE, for good.
+# Written by hand: the text whose hash must stay the key of EXAMPLE.
 TEXT = (
     '{"format":6,"spec":{"checkpoints":50,"environment":{"costs":[0.1,1,0.25],'
     '"name":"logistic-arms","parameters":{"arms":[[1,0.5,-2e-7],[10000000000000000000000,0,3]],'
@@ -57,17 +57,17 @@ def simple(policy: PolicySpec | None = None, **changes: Any) -> ExperimentSpec:
     return ExperimentSpec(**fields | changes)
 
 
-def test_the_key_never_changes() -> None:
+def test_key_is_stable() -> None:
     assert hashlib.sha256(TEXT.encode()).hexdigest()[:16] == EXAMPLE.key == KEY
     assert msgspec.json.decode(EXAMPLE.to_json(), type=ExperimentSpec).key == KEY
 
 
-def test_equal_specs_are_equal_however_they_were_written() -> None:
-    one = simple(rounds=5e3, checkpoints=np.int64(10))
+def test_equal_specs_compare_equal_in_any_notation() -> None:
+    left = simple(rounds=5e3, checkpoints=np.int64(10))
     theta = {"theta": (np.array([-3.0, 2.0]),)}
     where = EnvironmentSpec("realizable", [0.1, 0.2], theta)  # pyright: ignore[reportArgumentType] (a list for a tuple)
-    other = ExperimentSpec(where, PolicySpec("uss-ucb"), rounds=5000, checkpoints=10)
-    assert (one, hash(one), one.key) == (other, hash(other), other.key)
+    right = ExperimentSpec(where, PolicySpec("uss-ucb"), rounds=5000, checkpoints=10)
+    assert (left, hash(left), left.key) == (right, hash(right), right.key)
     in_order = PolicySpec("uss-pd", {"sigma": 1, "delta": 0.5})
     assert in_order == PolicySpec("uss-pd", {"delta": 0.5, "sigma": 1.0})
     by_hand = PolicySpec("uss-pd", features={"kind": "polynomial", "degree": 2.0, "bound": 1})
@@ -75,10 +75,13 @@ def test_equal_specs_are_equal_however_they_were_written() -> None:
     assert simple(rounds=5, checkpoints=50) == simple(rounds=5, checkpoints=5)
 
 
-def test_another_experiment_has_another_key() -> None:
+def test_different_experiments_have_different_keys() -> None:
     changes: list[dict[str, Any]] = [
-        *[{"rounds": 101}, {"checkpoints": 49}, {"policy": PolicySpec("uss-ts")}],
-        *({"policy": PolicySpec("uss-ucb", {"a": value})} for value in (1, True)),
+        {"rounds": 101},
+        {"checkpoints": 49},
+        {"policy": PolicySpec("uss-ts")},
+        {"policy": PolicySpec("uss-ucb", {"a": 1})},
+        {"policy": PolicySpec("uss-ucb", {"a": True})},
         {"environment": EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2.5]]})},
         {"environment": EnvironmentSpec("realizable", (0.1, 0.25), {"theta": [[-3, 2]]})},
     ]
@@ -95,21 +98,21 @@ plain = st.recursive(
 
 
 @given(st.dictionaries(st.text().filter(lambda name: name != "seed"), plain, max_size=4))
-def test_a_spec_survives_json_and_pickle(parameters: dict[str, Any]) -> None:
-    given = copy.deepcopy(parameters)
-    spec = EnvironmentSpec("any", (0.5, 1), given)
-    for value in given.values():  # it does not change with what it was created from
+def test_specs_round_trip_through_json_and_pickle(parameters: dict[str, Any]) -> None:
+    original = copy.deepcopy(parameters)
+    spec = EnvironmentSpec("any", (0.5, 1), original)
+    for value in original.values():  # mutating the arguments must not change the spec
         if isinstance(value, list | dict):
             value.clear()
-    read = msgspec.convert(json.loads(spec.to_json()), EnvironmentSpec)
-    for twin in (read, pickle.loads(pickle.dumps(spec))):
+    from_json = msgspec.convert(json.loads(spec.to_json()), EnvironmentSpec)
+    for twin in (from_json, pickle.loads(pickle.dumps(spec))):
         assert twin == spec
-        assert twin.parameters == parameters  # the values are those given, to the last bit
+        assert twin.parameters == parameters
     assert json.loads(spec.to_json())["costs"] == [0.5, 1.0]
 
 
 @pytest.mark.parametrize(("rounds", "checkpoints"), [(1, 1), (7, 3), (101, 100), (5, 50)])
-def test_checkpoints_are_spread_evenly_and_end_at_the_last_round(
+def test_checkpoints_are_evenly_spaced_and_end_at_the_last_round(
     rounds: int, checkpoints: int
 ) -> None:
     at = simple(rounds=rounds, checkpoints=checkpoints).checkpoint_rounds
@@ -125,27 +128,27 @@ IDENTITY = sw.Identity().to_spec()
 REFUSED = {
     "rounds": lambda: simple(rounds=0),
     "finite": lambda: PolicySpec("uss-ucb", {"a": [1, NAN]}),
-    "strings as names, not {1: 2}": lambda: PolicySpec("uss-ucb", {"a": {1: 2}}),
-    "not {1, 2}": lambda: PolicySpec("uss-ucb", {"a": {1, 2}}),
-    "seed is no parameter": lambda: PolicySpec("uss-ucb", {"seed": 3}),
-    "no policy or comparator is called": lambda: PolicySpec(research.Pima).build(CASCADE, 2, 0),  # pyright: ignore[reportArgumentType] (wrong on purpose)
+    "string keys, got {1: 2}": lambda: PolicySpec("uss-ucb", {"a": {1: 2}}),
+    "got {1, 2}": lambda: PolicySpec("uss-ucb", {"a": {1, 2}}),
+    "parameters must not contain 'seed'": lambda: PolicySpec("uss-ucb", {"seed": 3}),
+    "unknown policy or comparator": lambda: PolicySpec(research.Pima).build(CASCADE, 2, 0),  # pyright: ignore[reportArgumentType] (wrong on purpose)
     "invalid feature map": lambda: PolicySpec("uss-pd", features={"kind": "fourier"}),
     "but not its code; pass the function": lambda: PolicySpec(
         "uss-pd", features={"kind": "custom", "name": "mine", "n_features": 2}
     ),
-    "takes no features": lambda: PolicySpec("uss-ucb", features=IDENTITY).build(CASCADE, 2, 0),
+    "does not take features": lambda: PolicySpec("uss-ucb", features=IDENTITY).build(CASCADE, 2, 0),
     "'gravity'": lambda: EnvironmentSpec("pima", (0.1, 0.2, 0.3), {"gravity": 3}).build(),
     "'mars'": lambda: EnvironmentSpec("mars", (0.1, 0.2)).build(),
     "'guess'": lambda: PolicySpec("guess").build(CASCADE, 2, seed=0),
     "cost": lambda: EnvironmentSpec("pima", (0.1, -1)),
     "'luck'": lambda: PolicySpec("uss-pd", {"luck": 1}).build(CASCADE, 2, seed=0),
     "delta must be": lambda: PolicySpec("uss-pd", {"delta": 2}).build(CASCADE, 2, seed=0),
-    "seed must be": lambda: environment_random(-1),
+    "seed must be": lambda: environment_rng(-1),
 }
 
 
 @pytest.mark.parametrize("message", REFUSED)
-def test_mistakes_are_named(message: str) -> None:
+def test_invalid_specs_are_rejected(message: str) -> None:
     with pytest.raises((sw.errors.StopwiseError, TypeError), match=re.escape(message)):
         REFUSED[message]()
 
@@ -161,7 +164,7 @@ class OnlyDimension(sw.Policy):
         return self.cascade.decision(0)
 
     def learn(self, observation: sw.Observation) -> None:
-        """It learns nothing."""
+        """Learn nothing."""
 
 
 class Own(OnlyDimension):
@@ -171,7 +174,7 @@ class Own(OnlyDimension):
         self.seed = seed
 
 
-def test_a_policy_from_outside_gets_what_its_constructor_takes(
+def test_custom_policy_gets_the_arguments_of_its_constructor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sw.POLICIES, "own", Own)
@@ -187,15 +190,15 @@ def test_a_policy_from_outside_gets_what_its_constructor_takes(
     policy = PolicySpec("own").build(CASCADE, 3, seed=0)
     assert isinstance(policy, OnlyDimension)
     assert policy.features.context_dim == 3
-    with pytest.raises(InvalidParameterError, match="leave its features out"):
+    with pytest.raises(InvalidParameterError, match="omit features"):
         PolicySpec("own", features=IDENTITY).build(CASCADE, 3, seed=0)
 
 
-def test_the_random_streams_of_a_run_never_change_and_are_independent() -> None:
-    # numpy keeps SeedSequence and PCG64 for good; these numbers change if we use something else.
-    assert environment_random(7).random() == np.random.default_rng([7, 0]).random()
+def test_random_streams_of_a_run_are_stable_and_independent() -> None:
+    # numpy guarantees SeedSequence and PCG64; these numbers change if the generator does.
+    assert environment_rng(7).random() == np.random.default_rng([7, 0]).random()
     assert [policy_seed(0), policy_seed(7)] == [2918264622725855778, 3317731564112288844]
-    assert environment_random(7).random() != np.random.default_rng(policy_seed(7)).random()
+    assert environment_rng(7).random() != np.random.default_rng(policy_seed(7)).random()
     for name in ("thompson", "uss-ts", "random-depth"):
         policy = PolicySpec(name).build(CASCADE, 2, 7)
         assert isinstance(policy, sw.Policy)

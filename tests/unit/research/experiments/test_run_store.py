@@ -1,7 +1,8 @@
-"""The store: what goes in comes out, and nothing else is taken for a store."""
+"""The run store: exact round trips, damaged files, failing disks."""
 
+import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -46,15 +47,17 @@ def store(path: Path) -> Iterator[RunStore]:
 
 
 curves = hnp.arrays(np.float64, 4, elements=st.floats(width=64))  # NaN, −0 and ∞ included
-wholes = hnp.arrays(np.int64, st.integers(1, 5), elements=st.integers(-(2**63), 2**63 - 1))
+integers = hnp.arrays(np.int64, st.integers(1, 5), elements=st.integers(-(2**63), 2**63 - 1))
 
 
 @given(
     st.dictionaries(
-        st.integers(0, 2**63 - 1), st.tuples(curves, curves | st.none(), curves, wholes), max_size=5
+        st.integers(0, 2**63 - 1),
+        st.tuples(curves, curves | st.none(), curves, integers),
+        max_size=5,
     )
 )
-def test_what_goes_in_comes_out_to_the_last_bit(runs: dict[int, tuple[Any, ...]]) -> None:
+def test_traces_round_trip_exactly(runs: dict[int, tuple[Any, ...]]) -> None:
     put = {
         seed: trace(seed, regret=r, total_cost=c, undominated=u, depths=d)
         for seed, (r, c, u, d) in runs.items()
@@ -70,7 +73,7 @@ def test_what_goes_in_comes_out_to_the_last_bit(runs: dict[int, tuple[Any, ...]]
     assert all(array.flags.writeable for t in stored.values() for array in (t.regret, t.depths))
 
 
-def test_experiments_are_stored_apart(store: RunStore) -> None:
+def test_experiments_are_stored_separately(store: RunStore) -> None:
     store.put(SPEC, [trace(0), trace(1)])
     store.put(OTHER, [trace(1, OTHER, regret=np.zeros(4))])
     assert list(store.get(SPEC)) == [0, 1]
@@ -81,16 +84,16 @@ def test_experiments_are_stored_apart(store: RunStore) -> None:
     assert list(store.get(OTHER)) == [1]
 
 
-def test_missing_are_those_not_here_and_a_run_that_is_here_stays_as_it_is(store: RunStore) -> None:
+def test_missing_lists_unstored_seeds_and_put_keeps_stored_runs(store: RunStore) -> None:
     store.put(SPEC, [trace(1), trace(4)])
     assert store.missing(SPEC, [5, 4, 3, 2, 1, 5]) == [5, 3, 2]
     assert store.missing(OTHER, [4, 1]) == [4, 1]
     store.put(SPEC, [trace(1, regret=np.zeros(4)), trace(2)])
-    assert all(one.agrees(trace(seed)) for seed, one in store.get(SPEC).items())
+    assert all(stored.agrees(trace(seed)) for seed, stored in store.get(SPEC).items())
 
 
-def test_an_empty_file_becomes_a_store(path: Path) -> None:
-    path.touch()  # what a process killed at the very start leaves behind
+def test_empty_file_becomes_a_store(path: Path) -> None:
+    path.touch()  # left by a process that was killed immediately
     with RunStore(path) as store:
         store.put(SPEC, [trace(0)])
     with RunStore(path) as store:
@@ -103,32 +106,50 @@ def run_sql(path: Path, *statements: str, values: tuple[Any, ...] = ()) -> None:
             database.execute(statement, values)
 
 
-def test_a_foreign_file_or_a_newer_store_is_refused_and_left_alone(path: Path) -> None:
-    newer = f"PRAGMA user_version = {VERSION + 1}"
-    for error, write in (
-        (CorruptFileError, lambda: path.write_bytes(b"a,b\n1,2\n" * 200)),
-        (CorruptFileError, lambda: run_sql(path, "CREATE TABLE runs (key)")),
-        (UnsupportedVersionError, lambda: (RunStore(path).close(), run_sql(path, newer))),
-    ):
-        write()
-        before = path.read_bytes()
-        with pytest.raises(error):
-            RunStore(path)
-        assert path.read_bytes() == before
-        path.unlink()
+def write_csv(path: Path) -> None:
+    path.write_bytes(b"a,b\n1,2\n" * 200)
+
+
+def write_foreign_database(path: Path) -> None:
+    run_sql(path, "CREATE TABLE runs (key)")
+
+
+def write_newer_store(path: Path) -> None:
+    RunStore(path).close()
+    run_sql(path, f"PRAGMA user_version = {VERSION + 1}")
+
+
+@pytest.mark.parametrize(
+    ("write", "error"),
+    [
+        (write_csv, CorruptFileError),
+        (write_foreign_database, CorruptFileError),
+        (write_newer_store, UnsupportedVersionError),
+    ],
+)
+def test_foreign_files_and_newer_stores_are_rejected_unchanged(
+    path: Path, write: Callable[[Path], None], error: type[Exception]
+) -> None:
+    write(path)
+    before = path.read_bytes()
+    with pytest.raises(error):
+        RunStore(path)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("share", [0.3, 0.95])
-def test_a_truncated_store_is_refused(path: Path, share: float) -> None:
+def test_truncated_store_is_rejected(path: Path, share: float) -> None:
     with RunStore(path) as store:
         store.put(SPEC, [trace(seed) for seed in range(200)])
     complete = path.read_bytes()
     path.write_bytes(complete[: int(len(complete) * share)])
-    with pytest.raises(CorruptFileError, match=r"restore a copy, or.* remove it to start afresh"):
+    with pytest.raises(
+        CorruptFileError, match=r"restore a backup, or (use another path|delete the file)"
+    ):
         RunStore(path)
 
 
-def test_damage_inside_a_run_is_found_when_it_is_read(path: Path, store: RunStore) -> None:
+def test_damaged_run_is_detected_on_read(path: Path, store: RunStore) -> None:
     store.put(SPEC, [trace(0), trace(1)])
     for blob in (b"1234567", trace(1).encode()[:-1], OTHER.to_json().encode()):
         run_sql(path, "UPDATE runs SET trace = ? WHERE seed = 1", values=(blob,))
@@ -136,13 +157,13 @@ def test_damage_inside_a_run_is_found_when_it_is_read(path: Path, store: RunStor
             store.get(SPEC)
 
 
-def test_a_place_where_no_file_can_be_is_named(tmp_path: Path) -> None:
-    for place in (tmp_path, tmp_path / "nowhere" / "runs.db"):
-        with pytest.raises(PersistenceError, match="cannot be used"):
-            RunStore(place)
+def test_unusable_path_is_reported(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing" / "runs.db"):
+        with pytest.raises(PersistenceError, match=f"cannot use {re.escape(str(path))}"):
+            RunStore(path)
 
 
-def test_a_full_disk_is_named_and_loses_nothing_that_was_stored(store: RunStore) -> None:
+def test_full_disk_is_reported_and_keeps_stored_runs(store: RunStore) -> None:
     store.put(SPEC, [trace(0)])
     store._db.execute(f"PRAGMA max_page_count = {store._number('page_count')}")
     many = np.zeros(10_000)
@@ -154,12 +175,12 @@ def test_a_full_disk_is_named_and_loses_nothing_that_was_stored(store: RunStore)
     assert list(store.get(SPEC)) == [0, 1]
 
 
-def test_an_error_within_a_transaction_that_sqlite_ended_leaves_the_store_usable(
+def test_store_stays_usable_after_sqlite_rolls_back_a_transaction(
     store: RunStore,
 ) -> None:
     def failing() -> Iterator[Trace]:
         yield trace(0)
-        # the second ends the transaction, as a failing disk may
+        # the second row rolls back the transaction, as a failing disk may
         store._db.execute("INSERT OR ROLLBACK INTO specs VALUES ('key', 'a'), ('key', 'b')")
 
     with pytest.raises(CorruptFileError, match="UNIQUE"):

@@ -1,4 +1,4 @@
-"""The numbers as files: every digit, in two formats that agree."""
+"""CSV and Parquet files of the report: exact numbers in both formats."""
 
 import csv
 import math
@@ -17,14 +17,14 @@ ROWS: list[Row] = [
 ]
 
 
-def test_both_formats_hold_every_digit(tmp_path: Path) -> None:
+def test_both_formats_keep_numbers_exact(tmp_path: Path) -> None:
     write_files(tmp_path, number_files("a", ROWS) | number_files("none", []))
     with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:
-        found = list(csv.DictReader(file))
-    assert [row["policy"] for row in found] == ["USS-PD, λI", 'a "b"\nc', ""]
-    assert [row["regret"] for row in found] == [repr(0.1 + 0.2), "nan", repr(1 / 3)]
-    assert [row["round"] for row in found] == ["1", "2", ""]
-    assert float(found[2]["mixed"]) == 5e-324
+        rows = list(csv.DictReader(file))
+    assert [row["policy"] for row in rows] == ["USS-PD, λI", 'a "b"\nc', ""]
+    assert [row["regret"] for row in rows] == [repr(0.1 + 0.2), "nan", repr(1 / 3)]
+    assert [row["round"] for row in rows] == ["1", "2", ""]
+    assert float(rows[2]["mixed"]) == 5e-324
     table = pq.read_table(tmp_path / "a.parquet")
     types = {name: str(table.schema.field(name).type) for name in table.column_names}
     assert types == {"policy": "string", "regret": "double", "round": "int64", "mixed": "double"}
@@ -33,7 +33,7 @@ def test_both_formats_hold_every_digit(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "none.parquet").num_rows == 0
 
 
-def test_a_table_has_a_row_for_each_cell_and_the_claims_one_for_each_verdict() -> None:
+def test_tables_have_a_row_per_cell_and_claims_a_row_per_verdict() -> None:
     rows = table_rows(REGRET.tables[0])
     assert len(rows) == 2 * 10
     (mean,) = (row for row in rows if row["line"] == 0 and row["column"] == "instance 3")

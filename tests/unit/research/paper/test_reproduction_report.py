@@ -1,4 +1,4 @@
-"""The report as files: complete, the same for the same numbers, nothing lost or let through."""
+"""Files of the reproduction report: completeness, determinism, escaping."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stopwise.research.paper.report import judged, tally, undecided_note, write_report
+from stopwise.research.paper.report import (
+    claims_by_setting,
+    headline,
+    tally,
+    undecided_note,
+    write_report,
+)
 from tests.browser.sample_report import EVIL, FRACTIONS, REGRET, REPORT
 from tests.unit.reporting.reader import Reader
 from tests.unit.test_files import found as files
@@ -24,7 +30,7 @@ def page(out: Path) -> Reader:
     return Reader((out / "report.html").read_text(encoding="utf-8"))
 
 
-def test_the_files_and_that_letters_in_figures_need_no_font(out: Path) -> None:
+def test_report_writes_all_files_and_figures_need_no_font(out: Path) -> None:
     numbers = {f"numbers/{n}.{k}" for n in ("claims", "final") for k in ("csv", "parquet")}
     assert set(files(out)) == {"report.html", "figures/curves.svg", "figures/curves.png"} | numbers
     svg = (out / "figures/curves.svg").read_text(encoding="utf-8")
@@ -32,7 +38,7 @@ def test_the_files_and_that_letters_in_figures_need_no_font(out: Path) -> None:
     assert "<dc:date>" not in svg
 
 
-def test_the_same_report_is_the_same_bytes_and_a_full_disk_leaves_the_older_files(
+def test_writing_is_deterministic_and_a_full_disk_keeps_the_older_files(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     progress: list[tuple[str, int, int]] = []
@@ -52,7 +58,7 @@ def test_the_same_report_is_the_same_bytes_and_a_full_disk_leaves_the_older_file
     assert files(tmp_path) == files(out)
 
 
-def test_the_page_needs_nothing_else_and_its_links_lead_somewhere(page: Reader) -> None:
+def test_page_is_self_contained_and_its_links_resolve(page: Reader) -> None:
     assert page.all("script") == []
     assert all(str(img["src"]).startswith("data:image/svg+xml;base64,") for img in page.all("img"))
     assert [link["href"] for link in page.all("link")] == ["data:,"]
@@ -66,31 +72,39 @@ def test_the_page_needs_nothing_else_and_its_links_lead_somewhere(page: Reader) 
     assert {"regret", "fractions", "choices", "settings", "provenance"} <= set(ids)
 
 
-def test_everything_is_on_the_page_and_escaped(page: Reader) -> None:
+def test_page_contains_all_content_escaped(page: Reader) -> None:
     claims = [claim for section in REPORT.sections for claim in section.claims]
-    for words in (
-        *(claim.numbers for claim in claims),
-        *(REPORT.title, REPORT.command, REPORT.scale, "Less exploration.", "Cut off | here."),
-        *("Criterion: by a paired interval.", "2024-05-01 12:00:00 UTC", "1 min 15 s", EVIL),
-        "always stops at arm 3",  # what I_t=3 means
-    ):
-        assert words.replace(" ± ", "\u00a0±\u00a0") in page.text  # no line ends beside ±
+    texts = [claim.numbers for claim in claims]
+    texts += [REPORT.title, REPORT.command, REPORT.scale, "Less exploration.", "Cut off | here."]
+    texts += ["Criterion: by a paired interval.", "2024-05-01 12:00:00 UTC", "1 min 15 s", EVIL]
+    texts += ["always stops at arm 3"]  # the explanation of I_t=3
+    texts += [headline(REPORT)]
+    for text in texts:
+        assert text.replace(" ± ", "\u00a0±\u00a0") in page.text  # no line break next to ±
     assert str(page.all("img")[0]["alt"]) == f"A rising line. {EVIL}"
-    # a reason is given where a claim did not hold, and not where it is undecided
+    # a reason is shown if a claim did not hold, and not if it is undecided
     assert page.text.count("The radius is large.") == 1
     text = page.text.partition("Summary of verdicts")[2]
     for verdict, count in tally(*REPORT.sections).items():
-        # verdicts are words: in the tally once, in the table and beside the numbers for each claim
+        # once in the tally; for each claim once in the table and once next to the numbers
         assert len(re.findall(rf"[✓✗?] {verdict}\b", text)) == 1 + 2 * count
 
 
-def test_claims_meet_under_their_settings() -> None:
-    assert [list(one) for one in judged(REGRET)] == [["literal", "near-greedy"]] * 2
-    assert judged(FRACTIONS) == [{"": FRACTIONS.claims[0]}]
+def test_headline_leads_with_the_reproduced_results() -> None:
+    assert headline(REPORT) == (
+        "Reproduced 3 of 5 results in 2 tables and figures; 1 did not hold, 1 undecided."
+    )
+
+
+def test_claims_are_grouped_by_setting() -> None:
+    assert [list(verdicts) for verdicts in claims_by_setting(REGRET)] == [
+        ["literal", "near-greedy"]
+    ] * 2
+    assert claims_by_setting(FRACTIONS) == [{"": FRACTIONS.claims[0]}]
     assert tally(*REPORT.sections) == {"held": 3, "did not hold": 1, "undecided": 1}
 
 
-def test_a_quick_report_tells_how_to_decide_what_is_undecided(page: Reader) -> None:
+def test_quick_report_says_how_to_decide_undecided_claims(page: Reader) -> None:
     assert undecided_note(REPORT) in page.text
     assert "--quick" not in undecided_note(REPORT)
     quick = msgspec.structs.replace(REPORT, quick=True)

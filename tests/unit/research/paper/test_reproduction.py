@@ -1,4 +1,4 @@
-"""The reproduction: the same numbers by any number of threads, stored runs, early failures."""
+"""`reproduce`: identical numbers for any number of threads, stored runs, early errors."""
 
 import csv
 from collections.abc import Iterator
@@ -14,41 +14,41 @@ from stopwise.research.paper.reproduce import QUICK, reproduce
 @pytest.fixture
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(choices, "ROUNDS", 1000)
-    settings._features.cache_clear()  # features are found from the contexts of so many rounds
+    settings._features.cache_clear()  # features depend on the number of rounds
     yield
     settings._features.cache_clear()
 
 
 @pytest.mark.usefixtures("short_runs")
-def test_a_folder_shows_the_last_report_and_stores_the_runs(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    report = reproduce(one, quick=True, only=["supervised"], jobs=1)
+def test_folder_holds_the_last_report_and_all_runs(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    report = reproduce(first, quick=True, only=["supervised"], jobs=1)
     assert [section.name for section in report.sections] == ["supervised"]
-    with (one / "numbers" / "curves.csv").open(newline="", encoding="utf-8") as file:
+    with (first / "numbers" / "curves.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert {row["policy"] for row in rows} >= {"USS-PD", "supervised", "clairvoyant"}
     assert {row["repetitions"] for row in rows} == {str(QUICK)}
-    files = [one / "numbers" / "curves.csv", one / "figures" / "supervised-regret.svg"]
+    files = [first / "numbers" / "curves.csv", first / "figures" / "supervised-regret.svg"]
     before = [path.read_bytes() for path in files]
 
-    reproduce(two, quick=True, only=["supervised"], jobs=2)
-    assert [(two / path.relative_to(one)).read_bytes() for path in files] == before
+    reproduce(second, quick=True, only=["supervised"], jobs=2)
+    assert [(second / path.relative_to(first)).read_bytes() for path in files] == before
 
-    (one / "numbers" / "my-notes.txt").write_text("mine")
-    reproduce(one, quick=True, only=["table1"])
-    left = {path.name for path in (one / "numbers").iterdir()}
+    (first / "numbers" / "my-notes.txt").write_text("mine")
+    reproduce(first, quick=True, only=["table1"])
+    remaining = {path.name for path in (first / "numbers").iterdir()}
     tables = {f"{name}.{kind}" for name in ("claims", "table1") for kind in ("csv", "parquet")}
-    assert left == tables | {"my-notes.txt"}
-    assert not list((one / "figures").glob("*"))
+    assert remaining == tables | {"my-notes.txt"}
+    assert not list((first / "figures").glob("*"))
 
     progress: list[tuple[str, int, int]] = []
-    reproduce(one, quick=True, only=["supervised"], progress=lambda *now: progress.append(now))
-    ((_, done, of),) = (now for now in progress if now[0] == "running")
-    assert done == of > 0  # nothing was left to run
+    reproduce(first, quick=True, only=["supervised"], progress=lambda *now: progress.append(now))
+    ((_, done, total),) = (now for now in progress if now[0] == "running")
+    assert done == total > 0  # all runs were stored
     assert [path.read_bytes() for path in files] == before
 
 
-def test_what_cannot_be_done_fails_before_any_run(
+def test_invalid_arguments_fail_before_any_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(InvalidParameterError, match=r"'table9'; did you mean 'table"):
