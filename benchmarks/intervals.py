@@ -22,8 +22,8 @@ from stopwise.logs.diagnosis.diagnose import diagnose
 from stopwise.logs.diagnosis.models import Disagreement
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
 from stopwise.logs.log import Log
-from stopwise.proxy.config import Cascade, Stage
-from stopwise.proxy.cross_fitting import cross_fit, trained
+from stopwise.proxy.config import CascadeConfig, StageConfig
+from stopwise.proxy.cross_fitting import cross_fit, train_policy
 from stopwise.proxy.report import intervals
 from stopwise.records import RecordedRounds
 
@@ -115,12 +115,12 @@ def shadow_day(seed: int, n_arms: int, n: int, kind: str) -> dict[str, Covered]:
     day, later = draw_day(random, world, n), draw_day(random, world, NEW_PER_ROUND * n)
     names = [f"stage {arm}" for arm in range(n_arms)]
     stages = [
-        Stage(name=name, python="math:sqrt", cost=cost)
+        StageConfig(name=name, python="math:sqrt", cost=cost)
         for name, cost in zip(names, world.costs.tolist(), strict=True)
     ]
-    spec = Cascade(name="simulated", stage=stages).spec()
+    spec = CascadeConfig(name="simulated", stage=stages).spec()
     rounds = day.rounds()
-    policy = trained(spec, rounds)
+    policy = train_policy(spec, rounds)
     stops, before = (policy.decide_many(some) for some in (later.rounds(), rounds))
     differs = day.outputs != day.outputs[:, [-1]]
     fit = cross_fit(spec, policy, rounds)

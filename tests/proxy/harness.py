@@ -12,7 +12,7 @@ import httpx
 
 from examples.proxy_upstreams import Handler, Upstream
 from stopwise.proxy.app import ProxyApp
-from stopwise.proxy.config import load
+from stopwise.proxy.config import load_config
 from stopwise.service.persistence.stores.opening import open_store
 from stopwise.service.serve import free_address, run_service
 from stopwise.service.service import Service
@@ -89,7 +89,7 @@ class Proxied(Served):
     """A proxy that listens on loopback, at ``url``."""
 
     def __init__(self, file: Path) -> None:
-        self.config = load(file, {})
+        self.config = load_config(file, {})
         super().__init__(self.config.settings)
 
     async def _live(self) -> None:

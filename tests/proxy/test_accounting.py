@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from examples.proxy_upstreams import Upstream
-from stopwise.proxy.chat import MOST_TOKENS, Answer, read_usage
+from stopwise.proxy.chat import MAX_TOKENS, Answer, read_usage
 from stopwise.service.http.keys import add_key
 from tests.proxy.harness import MESSAGES, TICKET, Misbehaving, Scripted, proxied, stage, stages
 
@@ -82,7 +82,7 @@ def test_a_failed_call_may_use_up_the_cost_of_a_request(
 
 WRONG = {
     "negative": "-1000000",
-    "huge": str(MOST_TOKENS + 1),
+    "huge": str(MAX_TOKENS + 1),
     "of 401 digits": "1" * 401,
     "of 5,000 digits": "1" * 5000,
     "beyond floats": "1e400",

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stopwise.proxy.chat import Answer, Chat, StageFailure, Streamed, event
+from stopwise.proxy.chat import Answer, ChatRequest, StageFailure, StreamCollector, event
 from stopwise.proxy.compare import Comparison
-from stopwise.proxy.context import REVEALED, Projection, of_answer
+from stopwise.proxy.context import REVEALED, Projection, answer_features
 from stopwise.service.domain.errors import RequestError
 from stopwise.service.domain.events import Reported
 
@@ -70,30 +70,33 @@ def test_same_is_closed_within_a_round() -> None:
     assert [near(answer(text)) for text in ("1", "3", "2", "3.5", "9")] == [0, 1, 0, 1, 4]
 
 
-def test_a_round_without_kept_answers_takes_its_classes_as_labels_and_no_text() -> None:
+def test_a_round_without_stored_answers_accepts_only_classes_as_labels() -> None:
     compared = Comparison("text", lambda a, b: a == b)
-    older = Reported(0, 0, [0, 1], [b"0", b"1"], True, 0.0)  # the log did not keep answers then
+    older = Reported(0, 0, [0, 1], [b"0", b"1"], True, 0.0)  # its answers are not in the log
     assert compared.label(1, older) == b"1"
     for label in ("billing", "1", 2):
-        with pytest.raises(RequestError, match="were not kept"):
+        with pytest.raises(RequestError, match="were not stored"):
             compared.label(label, older)
 
 
-def test_the_context_is_always_finite_and_as_long() -> None:
-    for logprobs in (None, [], [-0.5, -2.0], [math.nan, -math.inf], ["x"]):
-        content = None if logprobs is None else [{"logprob": one} for one in logprobs]
-        choice = {"message": {"content": "yes"}, "logprobs": content and {"content": content}}
-        found = of_answer(Answer(json.dumps({"choices": [choice]}).replace("NaN", "-9").replace(
-            "-Infinity", "-1e300").encode()))  # fmt: skip
-        assert len(found) == REVEALED
-        assert np.isfinite(found).all()
-    for vector in ([], [math.nan], [0.0, 0.0], list(range(500))):
-        assert len(Projection(16, 1).of(vector)) == 17
-        assert np.isfinite(Projection(16, 1).of(vector)).all()
+@pytest.mark.parametrize("logprobs", [None, [], [-0.5, -2.0], [-9, -1e300], ["x"]])
+def test_answer_features_are_finite_and_of_fixed_length(logprobs: list[Any] | None) -> None:
+    content = None if logprobs is None else [{"logprob": value} for value in logprobs]
+    choice = {"message": {"content": "yes"}, "logprobs": content and {"content": content}}
+    features = answer_features(Answer(json.dumps({"choices": [choice]}).encode()))
+    assert len(features) == REVEALED
+    assert np.isfinite(features).all()
+
+
+@pytest.mark.parametrize("vector", [[], [math.nan], [0.0, 0.0], list(range(500))])
+def test_a_projection_is_finite_and_of_fixed_length(vector: list[float]) -> None:
+    projected = Projection(16, 1).project(vector)
+    assert len(projected) == 17
+    assert np.isfinite(projected).all()
 
 
 def test_a_stream_amounts_to_its_answer() -> None:
-    streamed = Streamed()
+    streamed = StreamCollector()
     pieces: list[Any] = [
         {"role": "assistant", "content": "Hel"},
         {"content": "lo"},
@@ -112,7 +115,7 @@ def test_a_stream_amounts_to_its_answer() -> None:
 
 def test_fields_that_the_proxy_does_not_know_stay_as_they_came() -> None:
     body = b'{"model":"m","stream":true,"messages":[],"x":{"big":12345678901234567890,"f":1.50}}'
-    sent = Chat(body).sent("other", stream=False)
+    sent = ChatRequest(body).upstream_body("other", stream=False)
     assert b'"x":{"big":12345678901234567890,"f":1.50}' in sent
     assert json.loads(sent)["stream"] is False
     with pytest.raises(StageFailure):

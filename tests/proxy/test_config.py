@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from examples.proxy_upstreams import Upstream
 from stopwise.cli.main import app
 from stopwise.errors import InvalidParameterError
-from stopwise.proxy.config import load
+from stopwise.proxy.config import load_config
 from tests.proxy.harness import ProxyProcess, proxied, stages, write_config
 
 URL = {"url": "http://127.0.0.1:9/v1", "model": "m", "cost": 0.1}
@@ -20,7 +20,7 @@ def problems(tmp_path: Path, text: str) -> str:
     file = tmp_path / "proxy.toml"
     file.write_text(text)
     with pytest.raises(InvalidParameterError) as caught:
-        load(file, {})
+        load_config(file, {})
     return str(caught.value)
 
 
@@ -28,7 +28,7 @@ def test_the_example_is_a_configuration(tmp_path: Path) -> None:
     printed = CliRunner().invoke(app, ["proxy", "--example"])
     file = tmp_path / "proxy.toml"
     file.write_text(printed.output)
-    config = load(file, {})
+    config = load_config(file, {})
     (cascade,) = config.cascades.values()
     assert (cascade.mode, cascade.answer_arm, cascade.expected(1)) == ("shadow", 1, 0.00325)
     assert config.settings.max_body == 20_000_000
@@ -80,16 +80,16 @@ def test_everything_that_contradicts_itself_is_said_at_once(tmp_path: Path) -> N
         """,
     )
     for words in (
-        "cascade[1].stage: two stages are called 'a'",
-        "cascade[1].answer: no stage is called 'c'; choose from a, a",
-        "cascade[1].stage[0].url is 'ftp://x': write http:// or https://",
+        "cascade[1].stage: duplicate name 'a'",
+        "cascade[1].answer: unknown stage 'c'; choose from a, a",
+        "cascade[1].stage[0].url must be http:// or https://, a host",
         "cascade[1].stage[0].model is missing",
-        "cascade[1].stage[0].key_env: NO_SUCH_KEY holds no key: export NO_SUCH_KEY=",
-        "cascade[1].stage[0].cost is missing: write it, or price_in and price_out",
+        "cascade[1].stage[0].key_env: NO_SUCH_KEY is not set to a valid key: export NO_SUCH_KEY=",
+        "cascade[1].stage[0].cost is missing: set it, or price_in and price_out",
         "cascade[1].stage[1].python: 'nowhere:same' cannot be imported",
-        "cascade[1].stage[1].price_in and price_out belong together",
+        "cascade[1].stage[1].price_in and price_out must be set together",
         "cascade[1].compare: answers cannot be compared by 'regex'; write text, json",
-        "cascade[1].policy is 'fixed-depth': it must be one of",
+        "cascade[1].policy: invalid kind 'fixed-depth'; choose from",
     ):
         assert words in said, said
 
@@ -97,7 +97,10 @@ def test_everything_that_contradicts_itself_is_said_at_once(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"max_cost": 0.01}, "max_cost is 0.01, less than one call of 'a', 0.1"),
+        (
+            {"max_cost": 0.01},
+            "max_cost must be at least 0.1, the cost of one call of 'a'",
+        ),
         ({"policy": "uss-anchor", "labels": 10}, "uss-anchor has no such parameter"),
         ({"compare": {"module": "x"}}, "cascade[0].compare.module is not a known field"),
         ({"error_cost": 0}, "error_cost must be a number of more than 0"),
@@ -109,7 +112,7 @@ def test_what_contradicts_itself_is_refused(
 ) -> None:
     file = write_config(tmp_path, [{"name": "a", **URL}, {"name": "b", **URL}], **more)
     with pytest.raises(InvalidParameterError) as caught:
-        load(file, {})
+        load_config(file, {})
     assert words in str(caught.value)
 
 

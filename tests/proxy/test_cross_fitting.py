@@ -11,8 +11,8 @@ from benchmarks.intervals import BASE, REVEALED, WORLDS, Day, draw_day, draw_wor
 from stopwise.logs.log import Log
 from stopwise.policies.pairwise import PairwisePolicy
 from stopwise.proxy import cross_fitting, report
-from stopwise.proxy.config import Cascade, Stage
-from stopwise.proxy.cross_fitting import FOLDS, CrossFit, cross_fit, missing_labels, trained
+from stopwise.proxy.config import CascadeConfig, StageConfig
+from stopwise.proxy.cross_fitting import FOLDS, CrossFit, cross_fit, missing_labels, train_policy
 from stopwise.proxy.report import changed_share, estimate, intervals, mean_saving
 from stopwise.records import RecordedRounds
 from stopwise.service.domain import spec as specs
@@ -21,11 +21,12 @@ from tests.helpers.labels import label_of
 COSTS = [0.01, 0.06, 0.25]
 
 
-def cascade(**options) -> Cascade:
+def cascade(**options) -> CascadeConfig:
     stages = [
-        Stage(name=f"stage {arm}", python="math:sqrt", cost=cost) for arm, cost in enumerate(COSTS)
+        StageConfig(name=f"stage {arm}", python="math:sqrt", cost=cost)
+        for arm, cost in enumerate(COSTS)
     ]
-    return Cascade(name="simulated", stage=stages, **options)
+    return CascadeConfig(name="simulated", stage=stages, **options)
 
 
 def simulated(n: int, seed: int = 0) -> Day:
@@ -34,7 +35,9 @@ def simulated(n: int, seed: int = 0) -> Day:
     return draw_day(random, world, n)
 
 
-def served(config: Cascade, day: Day, failing: int = 0, label: int | None = None) -> PairwisePolicy:
+def served(
+    config: CascadeConfig, day: Day, failing: int = 0, label: int | None = None
+) -> PairwisePolicy:
     """Return the policy after rounds in shadow, as the service plays them.
 
     Every ``failing``-th round ends after its first stage; rounds that want a label get this one.
@@ -82,7 +85,7 @@ def written(day: Day, path: Path) -> Log:
 def test_a_policy_trained_on_the_rounds_is_the_one_that_learned_in_shadow(failing: int) -> None:
     config, day, later = cascade(), simulated(300), simulated(500, seed=1).rounds()
     rounds = with_failures(day.rounds(), failing) if failing else day.rounds()
-    again = trained(config.spec(), rounds)
+    again = train_policy(config.spec(), rounds)
     assert stops_of(again, later) == stops_of(served(config, day, failing), later)
     assert len(set(stops_of(again, later))) == 3
 
@@ -94,8 +97,8 @@ def test_policies_are_trained_on_the_labels_that_the_log_has() -> None:
     assert policy.labels.came == 30
     labelled = np.ones(600, dtype=np.bool_)
     rounds = replace(day.rounds(), right=day.outputs == 0, labelled=labelled)
-    again = trained(config.spec(), rounds)
-    without = trained(cascade(policy="uss-laplace").spec(), day.rounds())
+    again = train_policy(config.spec(), rounds)
+    without = train_policy(cascade(policy="uss-laplace").spec(), day.rounds())
     assert again.labels.came > 30
     assert stops_of(again, later) != stops_of(without, later)
 
@@ -119,7 +122,7 @@ def test_rounds_without_a_label_do_not_count_as_missing_labels(answered: int) ->
     right = day.outputs == day.outputs[:, [0]]
     rounds = replace(day.rounds(), right=right, labelled=labelled)
     missing = missing_labels(policy, rounds)
-    again = trained(config.spec(), rounds, missing)
+    again = train_policy(config.spec(), rounds, missing)
     assert (policy.labels.asked, policy.labels.came) == (60, 60 // answered)
     assert (again.labels.missing, again.labels.came) == (policy.labels.missing, policy.labels.came)
     # Stage 0 is always right. Only if all labels that were asked for came, they prove it.
@@ -148,7 +151,7 @@ def test_no_round_is_judged_by_a_policy_that_learned_from_it() -> None:
     for stops in fit.stops:
         fold = random.permutation(200) % FOLDS
         for k in range(FOLDS):
-            policy = trained(config.spec(), rounds.select(fold != k))
+            policy = train_policy(config.spec(), rounds.select(fold != k))
             left_out = rounds.select(complete & (fold == k))
             assert stops[fold[complete] == k].tolist() == stops_of(policy, left_out)
 

@@ -32,7 +32,7 @@ def wait_for_text(proxy: Proxied, path: str, text: str) -> str:
 def test_shadow_mode_is_said_and_its_savings_are_shown(
     models: list[Upstream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shadow_page, "KEPT", 0.0)  # the first page may begin a report too early
+    monkeypatch.setattr(shadow_page, "MAX_AGE", 0.0)  # the first page may begin a report too early
     compare = "choice:account|billing|outage"
     with proxied(tmp_path, stages(models), sample=1.0, compare=compare) as proxy:
         shown = text_of(proxy, "/cascades/tickets")
@@ -97,8 +97,8 @@ def test_labels_are_asked_for_with_the_names_of_all_columns(
         named = re.findall(r'<span class="soft">([^<]+)</span> <b>', page)
         first = ["length", "turns", "tools", "schema"]
         first += ["embedding 0 (seed 0)", "embedding 1 (seed 0)", "embedded"]
-        revealed = ["mean log-probability", "least log-probability", "has log-probabilities"]
-        revealed += ["length", "refuses"]
+        revealed = ["mean log-probability", "minimum log-probability", "has log-probabilities"]
+        revealed += ["length", "refusal"]
         of_arms = [f"{arm}: {name}" for arm in ("keywords", "words") for name in revealed]
         assert named == [*first, *of_arms]
 
@@ -117,11 +117,11 @@ def test_a_clock_that_was_set_back_keeps_no_old_report(
         time = staticmethod(lambda: clocks["time"])
         monotonic = staticmethod(lambda: clocks["monotonic"])
 
-    monkeypatch.setattr(shadow_page.ShadowPage, "_reported", reported)
+    monkeypatch.setattr(shadow_page.ShadowPage, "_run_report", reported)
     monkeypatch.setattr(shadow_page, "time", Time)
     with proxied(tmp_path, stages(models)) as proxy:
         for back in (0.0, 0.0, 864_000.0):
             clocks["time"] -= back
-            clocks["monotonic"] += shadow_page.KEPT if back else 0.0
+            clocks["monotonic"] += shadow_page.MAX_AGE if back else 0.0
             assert proxy.get("/cascades/tickets/shadow").status_code == 200
         assert made == [2_000_000_000.0, 2_000_000_000.0 - 864_000.0]

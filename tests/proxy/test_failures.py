@@ -17,7 +17,7 @@ import pytest
 
 from examples.proxy_upstreams import Upstream
 from stopwise.proxy.chat import StageFailure
-from stopwise.proxy.turns import Turn
+from stopwise.proxy.chat_run import ChatRun
 from tests.proxy.harness import MESSAGES, Misbehaving, Proxied, proxied, stage, stages
 
 ALL = {"kind": "uss-anchor", "forced_rounds": 1000}  # every stage is asked
@@ -188,7 +188,9 @@ def test_failures_are_freed_without_a_garbage_collection(
 
             async def freed() -> bool:
                 for _ in range(500):  # what a request leaves to the loop ends soon after it
-                    kept = [one for one in gc.get_objects() if isinstance(one, Turn | StageFailure)]
+                    kept = [
+                        one for one in gc.get_objects() if isinstance(one, ChatRun | StageFailure)
+                    ]
                     if not kept:
                         return True
                     del kept

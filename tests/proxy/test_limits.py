@@ -16,9 +16,9 @@ import pytest
 
 from examples.proxy_upstreams import Handler, Upstream
 from stopwise.errors import InvalidParameterError
-from stopwise.proxy.chat import Answer, StageFailure, Streamed
-from stopwise.proxy.config import load
-from stopwise.proxy.upstream import MAX_MEMBERS, PART, Events, Inflater, Relay
+from stopwise.proxy.chat import Answer, StageFailure, StreamCollector
+from stopwise.proxy.config import load_config
+from stopwise.proxy.upstream import CHUNK_SIZE, MAX_MEMBERS, Decompressor, EventSplitter, Relay
 from tests.proxy.harness import MESSAGES, Misbehaving, Proxied, proxied, stage, write_config
 from tests.service.harness import JSON, received
 
@@ -53,7 +53,7 @@ PLAIN["lists"] = ANSWER[:-1] + LISTS
 PLAIN["stream lists"] = said("yes")[:-3] + LISTS + b"\n\n" + STREAM
 PLAIN["stream bomb"] = (b": ping\n\n" * (SIZE // 8))[:SIZE]
 ENDLESS: dict[str, Callable[[int], bytes]] = {
-    "a line": lambda k: b"x" * PART,
+    "a line": lambda k: b"x" * CHUNK_SIZE,
     "an event": lambda k: b"data: x\n" * 8192,
     "comments": lambda k: b": ping\n\n" * 8192,
     "choices": lambda k: b"".join(said("", 1000 * k + j) for j in range(1000)),
@@ -117,7 +117,7 @@ class HostileHandler(Handler):
         with suppress(ConnectionError):
             while left:
                 try:
-                    left = left[self.connection.send(left[:PART]) :]
+                    left = left[self.connection.send(left[:CHUNK_SIZE]) :]
                 except TimeoutError:
                     self.server.blocked.release()
                     self.connection.settimeout(None)
@@ -257,26 +257,28 @@ def test_answers_with_too_many_values_are_not_decoded(
         body = b'{"model": "tickets", "messages": [{"role": "user"' + LISTS + b"]}"
         refused = proxy.post("/v1/chat/completions", content=body, headers=JSON)
         assert refused.status_code == 413
-        assert refused.json()["error"]["message"] == "the request has too many values"
+        assert refused.json()["error"]["message"] == "the request has too many JSON values"
 
 
 def test_members_of_a_compressed_body_are_bounded() -> None:
-    inflater = Inflater("gzip")
-    assert b"".join(inflater.parts(gzip.compress(b"a") * MAX_MEMBERS)) == b"a" * MAX_MEMBERS
+    decompressor = Decompressor("gzip")
+    assert b"".join(decompressor.chunks(gzip.compress(b"a") * MAX_MEMBERS)) == b"a" * MAX_MEMBERS
     with pytest.raises(StageFailure, match="1000 gzip members"):
-        list(inflater.parts(gzip.compress(b"")))
+        list(decompressor.chunks(gzip.compress(b"")))
 
 
 def test_a_body_is_decompressed_from_single_bytes() -> None:
     body = bytes(200_000)
     for encoding, pack in PACKED.items():
-        inflater = Inflater(encoding.removeprefix("raw "))
+        decompressor = Decompressor(encoding.removeprefix("raw "))
         packed = pack(body)
-        parts = [part for k in range(len(packed)) for part in inflater.parts(packed[k : k + 1])]
+        parts = [
+            part for k in range(len(packed)) for part in decompressor.chunks(packed[k : k + 1])
+        ]
         assert b"".join(parts) == body
-        assert max(map(len, parts)) <= PART
+        assert max(map(len, parts)) <= CHUNK_SIZE
     with pytest.raises(StageFailure, match="not valid gzip"):
-        list(Inflater("gzip").parts(b"{}"))
+        list(Decompressor("gzip").chunks(b"{}"))
 
 
 def test_limits_are_checked(hostile: Hostile, tmp_path: Path) -> None:
@@ -286,7 +288,7 @@ def test_limits_are_checked(hostile: Hostile, tmp_path: Path) -> None:
         ({"limits_caller_pause": "no"}, "limits.caller_pause"),
     ):
         with pytest.raises(InvalidParameterError, match=words):
-            load(write_config(tmp_path, cascade(hostile, ": answer"), **limits), {})
+            load_config(write_config(tmp_path, cascade(hostile, ": answer"), **limits), {})
 
 
 # -- long streams ------------------------------------------------------------------------------
@@ -296,7 +298,7 @@ PIECES = 200_000  # quadratic work would copy or search more than a terabyte, an
 
 
 def test_a_text_of_many_pieces_is_joined_in_linear_time() -> None:
-    streamed = Streamed(10**9)
+    streamed = StreamCollector(10**9)
     chunk = said("é" * 50).removeprefix(b"data: ").strip()
     for _ in range(PIECES):
         streamed.add(chunk)
@@ -304,14 +306,14 @@ def test_a_text_of_many_pieces_is_joined_in_linear_time() -> None:
 
 
 def test_a_line_of_many_parts_is_cut_in_linear_time() -> None:
-    events = Events(10**9)
+    events = EventSplitter(10**9)
     for _ in range(PIECES):
         assert not events.add(b"x" * 100)
     assert [len(event) for event in events.add(b"\n\n")] == [100 * PIECES]
 
 
 def test_a_text_of_single_letters_is_held_compactly() -> None:
-    streamed = Streamed(1_000_000)
+    streamed = StreamCollector(1_000_000)
     chunk = said("y").removeprefix(b"data: ").strip()
     for _ in range(10_000):
         streamed.add(chunk)

@@ -13,7 +13,7 @@ import stopwise as sw
 from examples.proxy_upstreams import Upstream
 from examples.text_cascade import tickets
 from stopwise.cli.main import app
-from stopwise.proxy import config as configured
+from stopwise.proxy.config import CascadeConfig, StageConfig
 from stopwise.records import RecordedRounds
 from tests.proxy.harness import MESSAGES, Scripted, proxied, stage, stages, write_config
 
@@ -92,12 +92,12 @@ def test_rounds_in_which_a_stage_failed_are_reported(
         proxy.wait_for("shadow failed", 3)
         (line,) = [one for one in caplog.records if one.message == "shadow failed"]
         assert "small cannot be reached" in vars(line)["reason"]
-        assert "In 3 more a stage failed" in proxy.get("/cascades/tickets/shadow").text
+        assert "3 more are excluded" in proxy.get("/cascades/tickets/shadow").text
     renamed = tmp_path / "proxy.toml"
     renamed.write_text(renamed.read_text().replace('name = "tickets"', 'name = "other"'))
     out = str(tmp_path / "report")
     done = CliRunner().invoke(app, ["proxy", "report", str(renamed), "--out", out])
-    assert "other: 0 rounds in shadow; an estimate needs 100." in done.output
+    assert "other: 0 rounds in shadow mode.\n  Estimates need 100 rounds." in done.output
 
 
 def test_the_report_says_what_would_change(models: list[Upstream], tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_the_report_says_what_would_change(models: list[Upstream], tmp_path: Pat
         proxy.wait_for("shadowed", 160)
         assert 'href="/cascades/tickets/shadow"' in proxy.get("/cascades/tickets").text
         page = proxy.get("/cascades/tickets/shadow")
-        assert "From 160 rounds in shadow" in page.text
+        assert "Estimated from 160 rounds in shadow mode" in page.text
         assert proxy.get("/cascades/nothing/shadow").status_code == 404
     verified = CliRunner().invoke(app, ["store", "verify", str(tmp_path / "proxy.db")])
     assert "The log is complete" in verified.output  # every decision is computed again
@@ -121,7 +121,7 @@ def test_the_report_says_what_would_change(models: list[Upstream], tmp_path: Pat
     out = tmp_path / "report"
     done = CliRunner().invoke(app, ["proxy", "report", str(file), "--out", str(out)])
     assert done.exit_code == 0, done.output
-    assert "tickets: 160 rounds in shadow." in done.output
+    assert "tickets: 160 rounds in shadow mode." in done.output
     assert "Switching on would save" in done.output
     (found,) = json.loads((out / "report.json").read_text())
     assert sum(found["stops"].values()) == pytest.approx(1)
@@ -190,7 +190,7 @@ def test_a_policy_that_draws_stops_as_often_as_one_by_one() -> None:
 
 
 def test_costs_are_those_of_the_prices() -> None:
-    stage = configured.Stage(name="a", url="http://x", model="m", price_in=1.0, price_out=4.0)
-    made = configured.Cascade(name="c", stage=[stage, stage], tokens_in=1000, tokens_out=500)
+    stage = StageConfig(name="a", url="http://x", model="m", price_in=1.0, price_out=4.0)
+    made = CascadeConfig(name="c", stage=[stage, stage], tokens_in=1000, tokens_out=500)
     assert made.expected(0) == pytest.approx(0.003)
     assert stage.price((10, 1)) == pytest.approx(14e-6)

@@ -88,8 +88,8 @@ def test_defaults_of_policies_are_those_documented(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("marker", "struct"),
     [
-        ("`[[cascade]]`:", config.Cascade),
-        ("`[[cascade.stage]]`, the cheapest first:", config.Stage),
+        ("`[[cascade]]`:", config.CascadeConfig),
+        ("`[[cascade.stage]]`, the cheapest first:", config.StageConfig),
     ],
 )
 def test_the_page_of_the_proxy_has_every_option(marker: str, struct: Any) -> None:

@@ -137,7 +137,9 @@ def test_make_targets_modules_and_scripts_exist() -> None:
     assert [(page, path) for page, path in scripts if not (ROOT / path).is_file()] == []
 
 
-@pytest.mark.parametrize("table", [config.Stage, config.Cascade, config.Embedding, config.Limits])
+@pytest.mark.parametrize(
+    "table", [config.StageConfig, config.CascadeConfig, config.EmbeddingConfig, config.Limits]
+)
 def test_every_key_of_the_configuration_of_the_proxy_is_on_a_page(table: Any) -> None:
     keys = [field.name for field in msgspec.structs.fields(table)]
     assert [key for key in keys if not is_mentioned(key)] == []

@@ -1,4 +1,4 @@
-"""``stopwise proxy``: an OpenAI-compatible endpoint in front of a cascade."""
+"""``stopwise proxy``: run the OpenAI-compatible proxy and report on shadow mode."""
 
 import asyncio
 import os
@@ -12,12 +12,13 @@ from typer.core import TyperGroup
 
 from stopwise.errors import MissingPackageError
 
-OUT = "Where the rounds and the report are written."
-EXAMPLE = "Print a configuration with comments, and do nothing else."
+CONFIG = "The TOML file that describes the proxy."
+OUT = "Folder for the exported rounds and report.json."
+EXAMPLE = "Print an example configuration and exit."
 
 
 class _RunByDefault(TyperGroup):
-    """``stopwise proxy proxy.toml`` is ``stopwise proxy run proxy.toml``."""
+    """Makes ``stopwise proxy proxy.toml`` short for ``stopwise proxy run proxy.toml``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in {*self.commands, "-h", "--help"}:
@@ -29,17 +30,17 @@ proxy = typer.Typer(cls=_RunByDefault, no_args_is_help=True)
 
 
 @proxy.callback()
-def proxy_() -> None:
+def proxy_group() -> None:
     """Answer chat completions from the cheapest model that is good enough.
 
-    An OpenAI-compatible endpoint in front of several models, described in one file; it begins in
-    shadow mode, which changes no answer:
+    Runs an OpenAI-compatible endpoint in front of several models. It starts in shadow mode, which
+    does not change any answer:
 
         stopwise proxy --example > proxy.toml
 
         stopwise proxy proxy.toml
 
-    After a day, see what switching it on would save, and which answers would change:
+    After a day, estimate the saving and the changed answers if you switch it on:
 
         stopwise proxy report proxy.toml
     """
@@ -47,36 +48,39 @@ def proxy_() -> None:
 
 @proxy.command()
 def run(
-    config: Annotated[Path | None, typer.Argument(metavar="CONFIG", help="A TOML file.")] = None,
+    config: Annotated[Path | None, typer.Argument(metavar="CONFIG", help=CONFIG)] = None,
     example: Annotated[bool, typer.Option("--example", help=EXAMPLE)] = False,
 ) -> None:
-    """Serve the cascades of a configuration; the word "run" may be left out."""
+    """Serve the cascades of a configuration. The word "run" is optional."""
     if find_spec("aiohttp") is None:
         raise MissingPackageError.of("the proxy", "aiohttp", "proxy")
     from stopwise.proxy.app import ProxyApp
-    from stopwise.proxy.config import load
+    from stopwise.proxy.config import load_config
     from stopwise.service.serve import serve
 
     if example:
         typer.echo(files("stopwise.proxy").joinpath("example.toml").read_text("utf-8"), nl=False)
         return
     if config is None:
-        raise typer.BadParameter("name a file, as in: stopwise proxy proxy.toml")
-    loaded = load(config, os.environ)
-    serve(loaded.settings, typer.echo, lambda one, settings: ProxyApp(one, settings, loaded))
+        raise typer.BadParameter("CONFIG is missing, for example: stopwise proxy proxy.toml")
+    loaded = load_config(config, os.environ)
+    serve(
+        loaded.settings, typer.echo, lambda service, settings: ProxyApp(service, settings, loaded)
+    )
 
 
 @proxy.command()
 def report(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file.")],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help=CONFIG)],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help=OUT)] = Path("proxy-report"),
 ) -> None:
-    """Say what switching on would save, and which answers would change.
+    """Estimate the saving and the changed answers if shadow mode were switched on.
 
-    From the rounds in shadow mode, with intervals of 90 %. Works while the proxy is running.
+    Uses the rounds in shadow mode and gives 90 % intervals. Works while the proxy is running.
     """
-    from stopwise.proxy.config import load
-    from stopwise.proxy.report import report as made
+    from stopwise.proxy.config import load_config
+    from stopwise.proxy.report import make_reports
 
-    for one in asyncio.run(made(load(config, os.environ, serves=False), out)):
-        typer.echo("\n".join(one.lines()))
+    loaded = load_config(config, os.environ, serves=False)
+    for shadow_report in asyncio.run(make_reports(loaded, out)):
+        typer.echo("\n".join(shadow_report.lines()))

@@ -1,1 +1,1 @@
-"""An OpenAI-compatible endpoint in front of a cascade of models; its rounds are a service's."""
+"""An OpenAI-compatible proxy in front of cascades of models."""

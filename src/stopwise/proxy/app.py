@@ -1,4 +1,4 @@
-"""The application: the service with two more routes, those of OpenAI's API."""
+"""The proxy application: the service with OpenAI's chat completion routes."""
 
 import asyncio
 import math
@@ -13,13 +13,21 @@ from typing import Any, ClassVar
 import msgspec
 
 from stopwise.errors import InvalidParameterError
-from stopwise.proxy import config as configured
-from stopwise.proxy.chat import DONE, Chat, StageFailure, error_body
+from stopwise.proxy.chat import DONE, ChatRequest, StageFailure, error_body
+from stopwise.proxy.chat_run import (
+    MAX_SECONDS,
+    ChatRun,
+    LimitReached,
+    Outcome,
+    PolicyUnavailable,
+    ServedCascade,
+    run_round,
+)
+from stopwise.proxy.config import CascadeConfig, Config
 from stopwise.proxy.context import REVEALED_NAMES
 from stopwise.proxy.report import MIN_ROUNDS
 from stopwise.proxy.shadow_page import ShadowPage
 from stopwise.proxy.shadow_queue import ShadowQueue, ShadowRound
-from stopwise.proxy.turns import UNLIMITED, CannotLearn, Live, Outcome, OverLimit, Turn, play
 from stopwise.proxy.upstream import Relay, new_session
 from stopwise.service.dashboard.pages import Pages
 from stopwise.service.dashboard.views import Proxied
@@ -39,86 +47,88 @@ from stopwise.service.settings import Settings
 from stopwise.text import shorten
 
 CHAT, MODELS = "/v1/chat/completions", "/v1/models"
-EVENTS = "text/event-stream"
-WAITING, WORKERS = 200, 8  # rounds in shadow that may wait, and that run at the same time
-RETRY = 1.0  # seconds
-MOST_ECHOED = 200  # characters of the name of an unknown model in an error
-SHADOW = "shadow mode: always this stage"
+EVENT_STREAM = "text/event-stream"
+QUEUE_SIZE = 200  # shadow rounds that may wait
+WORKERS = 8  # shadow rounds that run at the same time
+RETRY_DELAY = 1.0  # seconds
+MAX_ECHOED = 200  # characters of an unknown model's name in the error
+SHADOW_REASON = "shadow mode: always this stage"
 _encode = msgspec.json.Encoder().encode
 
 
 class ModelNotFound(HttpError):
-    """The proxy has no cascade of this name."""
+    """The proxy has no cascade with this name."""
 
     code = "model_not_found"
 
 
 class ProxyApp(App):
-    """The service, and a proxy for chat completions in front of its cascades."""
+    """The service and the chat completion routes in front of its cascades."""
 
     statuses: ClassVar[Mapping[str, int]] = {**App.statuses, ModelNotFound.code: 404}
 
-    def __init__(self, service: Service, settings: Settings, config: configured.Config) -> None:
+    def __init__(self, service: Service, settings: Settings, config: Config) -> None:
         super().__init__(service, settings)
-        service.preparing = "the proxy has not loaded its cascades"
+        service.preparing = "the proxy is loading its cascades"
         self._session = new_session()
         limits = config.limits
         self.cascades = {
-            name: Live(one, self._session, limits) for name, one in config.cascades.items()
+            name: ServedCascade(cascade, self._session, limits)
+            for name, cascade in config.cascades.items()
         }
-        for name, live in self.cascades.items():
-            service.label_readers[name] = live.comparison.label
+        for name, cascade in self.cascades.items():
+            service.label_readers[name] = cascade.comparison.label
         self.reader_pause = limits.caller_pause
         self._random = random.Random()
-        self._shadow = ShadowQueue(WAITING, limits.shadow_queue)
+        self._shadow = ShadowQueue(QUEUE_SIZE, limits.shadow_queue)
         self._tasks: set[asyncio.Task[Any]] = set()
-        # Money spent in shadow, by cascade and day.
+        # Cost of shadow rounds, by cascade and day.
         self._spent: defaultdict[tuple[str, float], float] = defaultdict(float)
-        self._reasons: dict[str, str] = {}  # what went wrong with a cascade, as logged last
+        self._reasons: dict[str, str] = {}  # the last logged problem of each cascade
         self.add("POST", CHAT, self._chat, "chat_completions")
         self.add("GET", MODELS, self._models, "models")
         pages = Pages(self)
-        shadow = ShadowPage(config, pages, self._background)
+        shadow_page = ShadowPage(config, pages, self._background)
         pages.proxied = {
             name: Proxied(
-                in_shadow=one.mode == "shadow",
-                answered_by=one.stage[one.answer_arm].name,
+                in_shadow=cascade.mode == "shadow",
+                answered_by=cascade.stage[cascade.answer_arm].name,
                 revealed=REVEALED_NAMES,
                 least_rounds=MIN_ROUNDS,
-                report=partial(shadow.latest, name),
+                report=partial(shadow_page.latest, name),
             )
-            for name, one in config.cascades.items()
+            for name, cascade in config.cascades.items()
         }
-        pages.add("/cascades/{name}/shadow", shadow.show)
+        pages.add("/cascades/{name}/shadow", shadow_page.show)
 
     # -- start and stop -----------------------------------------------------------------------
 
     async def started(self) -> None:
-        """Create the cascades, once the log has been read; until then answer without them."""
-        for live in self.cascades.values():
-            if not await self._load(live):  # it has failed, and others need not wait for it
-                self._background(self._load_later(live))
+        """Create the cascades once the log is read; until then, answer without the policy."""
+        for cascade in self.cascades.values():
+            if not await self._load(cascade):  # retry in the background; load the others now
+                self._background(self._load_later(cascade))
         self.service.preparing = ""
         for _ in range(WORKERS):
-            self._background(self._shadow_rounds())
+            self._background(self._run_shadow_rounds())
 
-    async def _load(self, live: Live) -> bool:
-        """Create a cascade, unless it is there; return False if it has failed."""
-        config, day = live.config, _midnight()
-        self._spent[config.name, day] = math.inf  # nothing is spent before it is known how much was
+    async def _load(self, cascade: ServedCascade) -> bool:
+        """Create a cascade unless it exists; return False if it has failed."""
+        config, day = cascade.config, _midnight()
+        self._spent[config.name, day] = math.inf  # no shadow rounds until the spending is counted
         if not await self._create(config):
             return False
         counts = self.service.state.cascades[config.name].counts
-        # Failed rounds count as a whole: what they really cost is not in the log.
-        self._spent[config.name, day] = counts.opened_on(day) * live.shadow_cost
+        # Failed rounds count in full, because the log does not hold their actual cost.
+        self._spent[config.name, day] = counts.opened_on(day) * cascade.shadow_cost
         LOG.info("proxy ready", extra={"cascade": config.name, "mode": config.mode})
         return True
 
-    async def _load_later(self, live: Live) -> None:
-        while not await self._load(live):
-            await asyncio.sleep(RETRY)
+    async def _load_later(self, cascade: ServedCascade) -> None:
+        while not await self._load(cascade):
+            await asyncio.sleep(RETRY_DELAY)
 
-    async def _create(self, config: configured.Cascade) -> bool:
+    async def _create(self, config: CascadeConfig) -> bool:
         while True:
             try:
                 await self.service.create(config.spec(), None)
@@ -127,276 +137,295 @@ class ProxyApp(App):
                 return False
             except Conflict:
                 raise InvalidParameterError(
-                    f"cascade {config.name!r} is in the store with other stages, costs, "
-                    "context or policy, and what was learned belongs to those. Give it another "
-                    f'name in the configuration (name = "{config.name}-2"), or name another '
-                    "store"
+                    f"cascade {config.name!r} exists in the store with other stages, costs, "
+                    "context or policy, and what it learned does not apply to these. Give it "
+                    f'another name in the configuration (name = "{config.name}-2"), or use '
+                    "another store"
                 ) from None
             except (TooManyRequests, Unavailable):
-                await asyncio.sleep(RETRY)
+                await asyncio.sleep(RETRY_DELAY)
             except RequestError as error:
                 raise InvalidParameterError(f"cascade {config.name!r}: {error}") from None
 
     async def stopped(self) -> None:
-        """Give up what runs in the background, and close the connections to the upstreams."""
+        """Cancel background tasks and close the connections to upstreams."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._session.close()
 
     def _background(self, work: Awaitable[Any]) -> None:
-        async def done() -> None:
+        async def run() -> None:
             try:
                 await work
             except Exception as error:
-                LOG.debug("not done in the background", extra={"reason": str(error)})
+                LOG.debug("background task failed", extra={"reason": str(error)})
 
-        task = asyncio.create_task(done())
+        task = asyncio.create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # -- the routes ---------------------------------------------------------------------------
+    # -- routes -------------------------------------------------------------------------------
 
     def error_response(self, request: Request, error: RequestError) -> Response:
-        """Return an error, in OpenAI's shape on OpenAI's routes."""
-        answer = super().error_response(request, error)
+        """Return the response for an error, in OpenAI's format on OpenAI's routes."""
+        response = super().error_response(request, error)
         if request.path not in (CHAT, MODELS):
-            return answer
-        body = error_body(answer.status, error.message, error.code, error.field)
-        return msgspec.structs.replace(answer, body=_encode(body))
+            return response
+        body = error_body(response.status, error.message, error.code, error.field)
+        return msgspec.structs.replace(response, body=_encode(body))
 
     async def _models(self, request: Request) -> Response:
         self.access.check_key(request, None)
-        seen = () if request.key is None else request.key.cascades
-        more = {"object": "model", "created": 0, "owned_by": "stopwise"}
-        data = [{"id": name, **more} for name in self.cascades if not seen or name in seen]
+        allowed = () if request.key is None else request.key.cascades
+        fields = {"object": "model", "created": 0, "owned_by": "stopwise"}
+        data = [{"id": name, **fields} for name in self.cascades if not allowed or name in allowed]
         return Response(200, _encode({"object": "list", "data": data}))
 
     async def _chat(self, request: Request) -> Response:
         began = time.monotonic()
         if self.access.keys is not None:  # before a large body is read
             request.key = self.access.keys.identify(request.headers.get("authorization"))
-            self.access.keys.count_request(request.key)  # whatever is wrong with it
+            self.access.keys.count_request(request.key)  # invalid requests count as well
         request.check_media_type()
-        chat = Chat(await request.body())
-        live = self.cascades.get(chat.model)
-        if live is None:
-            shown = shorten(repr(chat.model), MOST_ECHOED)
-            words = f"unknown model {shown}; GET {MODELS} lists the available ones"
-            raise ModelNotFound(words, field="model")
+        chat = ChatRequest(await request.body())
+        cascade = self.cascades.get(chat.model)
+        if cascade is None:
+            name = shorten(repr(chat.model), MAX_ECHOED)
+            message = f"unknown model {name}; GET {MODELS} lists the available ones"
+            raise ModelNotFound(message, field="model")
         request.params = {"name": chat.model}
         if self.access.keys is not None and request.key is not None:
             self.access.keys.check_rights(request.key, "decide", chat.model)
-        until = began + _deadline(request, live.config.deadline)
-        shadow = live.config.mode == "shadow"
-        turn = Turn(live, chat, until, Relay(untouched=shadow) if chat.stream else None)
-        work = asyncio.create_task(self._worked(turn, shadow))
-        gone = asyncio.create_task(request.disconnected())
-        others: list[asyncio.Task[Any]] = [gone]
-        if turn.relay is not None:
-            others.append(asyncio.create_task(turn.relay.started.wait()))
-        streams = False  # whether the response goes on with the work
+        until = began + _deadline(request, cascade.config.deadline)
+        shadow = cascade.config.mode == "shadow"
+        run = ChatRun(cascade, chat, until, Relay(untouched=shadow) if chat.stream else None)
+        work = asyncio.create_task(self._answer(run, shadow))
+        disconnected = asyncio.create_task(request.disconnected())
+        others: list[asyncio.Task[Any]] = [disconnected]
+        if run.relay is not None:
+            others.append(asyncio.create_task(run.relay.started.wait()))
+        streams = False  # whether the response continues while the work does
         try:
             await asyncio.wait([work, *others], return_when=asyncio.FIRST_COMPLETED)
-            if turn.relay is not None and turn.streaming:
+            if run.relay is not None and run.streaming:
                 streams = True
-                others.remove(gone)  # it may still go away
-                why = SHADOW if shadow else "the last stage that was needed"
-                head = self._headers(turn, turn.streamed, why)
-                return Response(200, _sent(turn.relay, work, gone), turn.relay.media_type, head)
+                others.remove(disconnected)  # the caller may still disconnect
+                reason = SHADOW_REASON if shadow else "the last stage that was needed"
+                headers = self._headers(run, run.streamed_arm, reason)
+                events = _stream(run.relay, work, disconnected)
+                return Response(200, events, run.relay.media_type, headers)
             if not work.done():
-                raise BadRequest("the caller went away")
-            return self._response(turn, work.result())
+                raise BadRequest("the caller disconnected")
+            return self._response(run, work.result())
         except StageFailure as failure:
-            return self._failed(turn, failure, shadow)
+            return self._failed(run, failure, shadow)
         finally:
-            for one in others:
-                one.cancel()
+            for task in others:
+                task.cancel()
             if not streams:
                 work.cancel()
-            del work  # or the task, its exception and this frame would keep each other
+            del work  # otherwise the task, its exception and this frame keep each other alive
 
-    async def _worked(self, turn: Turn, shadow: bool) -> Outcome:
+    async def _answer(self, run: ChatRun, shadow: bool) -> Outcome:
         try:
-            outcome = await (self._as_before(turn) if shadow else self._decided(turn))
+            outcome = await (self._answer_in_shadow(run) if shadow else self._decide(run))
         except Exception as error:
-            if turn.relay is not None:  # or the caller of a stream would wait for ever
-                turn.relay.fail(str(error) or type(error).__name__)
+            if run.relay is not None:  # otherwise the caller of a stream would wait forever
+                run.relay.fail(str(error) or type(error).__name__)
             raise
-        if turn.relay is not None and turn.streaming:
-            turn.relay.end(b"" if shadow else DONE)
+        if run.relay is not None and run.streaming:
+            run.relay.end(b"" if shadow else DONE)
         return outcome
 
-    # -- who answers --------------------------------------------------------------------------
+    # -- answers ------------------------------------------------------------------------------
 
-    async def _decided(self, turn: Turn) -> Outcome:
-        """Answer as deep as Stopwise decides."""
-        config, last = turn.live.config, turn.live.last
-        rest = range(config.answer_arm, last + 1)
+    async def _decide(self, run: ChatRun) -> Outcome:
+        """Run stages up to the one where the policy stops, and return its answer."""
+        config, last = run.cascade.config, run.cascade.last
+        fallback = range(config.answer_arm, last + 1)
         try:
-            loop = await play(self.service, turn, self._background)
-        except CannotLearn as error:
+            loop = await run_round(self.service, run, self._background)
+        except PolicyUnavailable as error:
             self._warn(config.name, "not learned", str(error))
-            return await self._first(turn, rest, "Stopwise could not decide; see its log")
+            return await self._first(run, fallback, "Stopwise could not decide; see its log")
         self._reasons.pop(config.name, None)
         if loop.failure is None:
-            arm = max(turn.answers)
-            return Outcome(arm, turn.answers[arm], self._reason(config.name, turn.round))
+            arm = max(run.answers)
+            return Outcome(arm, run.answers[arm], self._reason(config.name, run.round))
         arm, error = loop.failure.arm, loop.error
-        if isinstance(error, OverLimit):
-            return await self._first(turn, (), str(error))
-        if arm in turn.answers:  # it answered, but the answer could not be compared
+        if isinstance(error, LimitReached):
+            return await self._first(run, (), str(error))
+        if arm in run.answers:  # the stage answered, but the comparison failed
             self._warn(config.name, "not learned", loop.failure.message)
-            return await self._first(turn, rest, "the answers could not be compared; see the log")
+            return await self._first(
+                run, fallback, "the answers could not be compared; see the log"
+            )
         self._warn(config.name, "stage failed", loop.failure.message)
-        why = f"{config.stage[arm].name} failed; the next stage that answers counts"
-        return await self._first(turn, range(arm + 1, last + 1), why)
+        reason = f"{config.stage[arm].name} failed; the next available stage answers"
+        return await self._first(run, range(arm + 1, last + 1), reason)
 
-    async def _first(self, turn: Turn, arms: Iterable[int], why: str) -> Outcome:
-        """Return the first answer of some stages, or the newest there is."""
-        turn.final = True
+    async def _first(self, run: ChatRun, arms: Iterable[int], reason: str) -> Outcome:
+        """Return the first answer from these stages, else the deepest answer so far."""
+        run.final = True
         for arm in arms:
-            if turn.streaming:
+            if run.streaming:
                 break
             try:
-                return Outcome(arm, await turn.ask(arm, turn.chat), why)
-            except OverLimit:
+                return Outcome(arm, await run.ask(arm, run.chat), reason)
+            except LimitReached:
                 break
             except StageFailure as failure:
-                self._warn(turn.live.config.name, "stage failed", str(failure))
-        arm = turn.streamed if turn.streaming else max(turn.answers, default=-1)
-        if arm in turn.answers:
-            return Outcome(arm, turn.answers[arm], why)
-        raise turn.failures[-1].copy() if turn.failures else StageFailure(why)
+                self._warn(run.cascade.config.name, "stage failed", str(failure))
+        arm = run.streamed_arm if run.streaming else max(run.answers, default=-1)
+        if arm in run.answers:
+            return Outcome(arm, run.answers[arm], reason)
+        raise run.failures[-1].copy() if run.failures else StageFailure(reason)
 
-    async def _as_before(self, turn: Turn) -> Outcome:
-        """Answer from the stage that the user named; perhaps learn from it in the background."""
-        config, turn.final = turn.live.config, True
-        answer = await turn.ask(config.answer_arm, turn.chat)
+    async def _answer_in_shadow(self, run: ChatRun) -> Outcome:
+        """Answer from the configured stage, and queue a sample of requests for shadow rounds."""
+        config = run.cascade.config
+        run.final = True
+        answer = await run.ask(config.answer_arm, run.chat)
         if self._random.random() < config.sample:
-            one = ShadowRound(turn.live, turn.chat.raw, answer.raw, answer.cost)
-            if not self._shadow.put(one):
+            shadow_round = ShadowRound(run.cascade, run.chat.raw, answer.raw, answer.cost)
+            if not self._shadow.put(shadow_round):
                 self._count(config.name, "shadow dropped")
-        return Outcome(config.answer_arm, answer, SHADOW)
+        return Outcome(config.answer_arm, answer, SHADOW_REASON)
 
-    async def _shadow_rounds(self) -> None:
-        """Run sampled requests through all stages, one after another."""
+    async def _run_shadow_rounds(self) -> None:
         while True:
-            one = await self._shadow.get()
+            shadow_round = await self._shadow.get()
             try:
-                await self._shadow_round(one)
+                await self._run_shadow_round(shadow_round)
             finally:
-                self._shadow.done(one)
+                self._shadow.done(shadow_round)
 
-    async def _shadow_round(self, one: ShadowRound) -> None:
+    async def _run_shadow_round(self, shadow_round: ShadowRound) -> None:
         """Run a request through all stages, within the budget."""
-        live, config, name = one.live, one.live.config, one.live.config.name
-        needed, day = live.shadow_cost, (name, _midnight())
-        if config.budget is not None and self._spent[day] + needed > config.budget:
+        cascade = shadow_round.cascade
+        config, name = cascade.config, cascade.config.name
+        reserved, day = cascade.shadow_cost, (name, _midnight())
+        if config.budget is not None and self._spent[day] + reserved > config.budget:
             self._count(name, "over budget")
             return
-        self._spent[day] += needed  # others may begin before this one has ended
-        chat, answer = one.decoded()
-        turn = Turn(live, chat, math.inf, None)
-        turn.answers[config.answer_arm] = answer  # paid for already
+        self._spent[day] += reserved  # other rounds may start before this one ends
+        chat, answer = shadow_round.decoded()
+        run = ChatRun(cascade, chat, math.inf, None)
+        run.answers[config.answer_arm] = answer  # already paid
         try:
-            loop = await play(self.service, turn, self._background, complete=True)
+            loop = await run_round(self.service, run, self._background, complete=True)
             if loop.failure is None:
                 self._count(name, "shadowed")
                 self._reasons.pop(name, None)
             else:
                 self._warn(name, "shadow failed", loop.failure.message)
-        except CannotLearn as error:
+        except PolicyUnavailable as error:
             self._warn(name, "not learned", str(error))
         except Exception as error:
-            LOG.error("a round in shadow failed", extra={"cascade": name}, exc_info=error)
-        self._spent[day] += turn.spent - needed
+            LOG.error("shadow round failed", extra={"cascade": name}, exc_info=error)
+        self._spent[day] += run.spent - reserved
 
-    # -- what is said about it ----------------------------------------------------------------
+    # -- responses ----------------------------------------------------------------------------
 
-    def _response(self, turn: Turn, outcome: Outcome) -> Response:
-        answer, usage = outcome.answer, turn.usage()
-        head = self._headers(turn, outcome.arm, outcome.reason)
-        if turn.relay is None or turn.relay.untouched:
-            return Response(200, answer.with_usage(usage), headers=head)
-        events = answer.events(usage, include_usage=turn.chat.include_usage)
-        return Response(200, events, EVENTS, head)
+    def _response(self, run: ChatRun, outcome: Outcome) -> Response:
+        answer, usage = outcome.answer, run.usage()
+        headers = self._headers(run, outcome.arm, outcome.reason)
+        if run.relay is None or run.relay.untouched:
+            return Response(200, answer.with_usage(usage), headers=headers)
+        events = answer.events(usage, include_usage=run.chat.include_usage)
+        return Response(200, events, EVENT_STREAM, headers)
 
-    def _headers(self, turn: Turn, arm: int, reason: str) -> tuple[tuple[str, str], ...]:
-        config, spent = turn.live.config, turn.spent
-        if arm not in turn.answers:  # a stream: what it really costs is known at its end
-            spent += config.expected(arm)
-        head = {"arm": config.stage[arm].name, "depth": str(arm + 1), "cost": f"{spent:.6g}"}
-        head |= {"reason": reason} | ({} if turn.round is None else {"round": turn.round})
-        plain = {name: one.encode("ascii", "replace").decode() for name, one in head.items()}
-        return tuple((f"x-stopwise-{name}", " ".join(one.split())) for name, one in plain.items())
+    def _headers(self, run: ChatRun, arm: int, reason: str) -> tuple[tuple[str, str], ...]:
+        config, cost = run.cascade.config, run.spent
+        if arm not in run.answers:  # the actual cost of a stream is known only at its end
+            cost += config.expected(arm)
+        fields = {
+            "arm": config.stage[arm].name,
+            "depth": str(arm + 1),
+            "cost": f"{cost:.6g}",
+            "reason": reason,
+        }
+        if run.round is not None:
+            fields["round"] = run.round
+        return tuple((f"x-stopwise-{name}", _header(value)) for name, value in fields.items())
 
     def _reason(self, name: str, id_: str | None) -> str:
-        """Return why a round ended where it did, in a sentence."""
+        """Return a sentence that explains where a round stopped."""
         cascade = self.service.state.cascades.get(name)
         recent = () if cascade is None else reversed(cascade.recent)
-        return next((one.explanation() for one in recent if one.id == id_), "as the policy decided")
+        explanations = (round_.explanation() for round_ in recent if round_.id == id_)
+        return next(explanations, "as the policy decided")
 
-    def _failed(self, turn: Turn, failure: StageFailure, shadow: bool) -> Response:
+    def _failed(self, run: ChatRun, failure: StageFailure, shadow: bool) -> Response:
         reply = failure.reply
-        self._warn(turn.live.config.name, "failed", str(failure))
-        more = _retry(None if reply is None else reply.retry_after)
-        if shadow and reply is not None:  # as the caller would have got it without the proxy
-            return Response(reply.status, reply.body, reply.media_type, more)
-        kind = {504: "timeout", 429: "rate_limit_exceeded"}.get(failure.status, "upstream_error")
-        body = _encode(error_body(failure.status, str(failure), kind))
-        head = {} if turn.round is None else {"x-stopwise-round": turn.round}
-        return Response(failure.status, body, JSON, (*head.items(), *more))
+        self._warn(run.cascade.config.name, "failed", str(failure))
+        retry_after = _retry_after(None if reply is None else reply.retry_after)
+        if shadow and reply is not None:  # the upstream's own error, as without the proxy
+            return Response(reply.status, reply.body, reply.media_type, retry_after)
+        code = {504: "timeout", 429: "rate_limit_exceeded"}.get(failure.status, "upstream_error")
+        body = _encode(error_body(failure.status, str(failure), code))
+        headers = () if run.round is None else (("x-stopwise-round", run.round),)
+        return Response(failure.status, body, JSON, headers + retry_after)
 
-    def _warn(self, name: str, what: str, reason: str) -> None:
-        """Count something that went wrong; log it unless it is the same as before."""
-        self._count(name, what)
-        if self._reasons.get(name) != reason:  # not a line for each of a thousand requests
+    def _warn(self, name: str, event: str, reason: str) -> None:
+        """Count a problem, and log it unless the last one had the same reason."""
+        self._count(name, event)
+        if self._reasons.get(name) != reason:  # an outage would fill the log with equal lines
             self._reasons[name] = reason
-            LOG.warning(what, extra={"cascade": name, "reason": reason})
+            LOG.warning(event, extra={"cascade": name, "reason": reason})
 
-    def _count(self, name: str, what: str) -> None:
-        self.service.counters.proxy[name, what] += 1
+    def _count(self, name: str, event: str) -> None:
+        self.service.counters.proxy[name, event] += 1
 
 
-async def _sent(
-    relay: Relay, work: "asyncio.Task[Any]", gone: "asyncio.Task[Any]"
+async def _stream(
+    relay: Relay, work: "asyncio.Task[Any]", disconnected: "asyncio.Task[Any]"
 ) -> AsyncGenerator[bytes, None]:
-    """Yield a stream; once the caller is gone, or the generator is closed, cancel the work."""
-    gone.add_done_callback(lambda _: work.cancel())
+    """Yield a stream; cancel the work when the caller disconnects or the generator is closed."""
+    disconnected.add_done_callback(lambda _: work.cancel())
     work.add_done_callback(lambda _: relay.end(b""))
     try:
         if relay.untouched:
-            yield b""  # sends the headers, as the upstream did
-        async for part in relay.parts():
-            yield part
+            yield b""  # sends the headers when the upstream has sent its own
+        async for chunk in relay.chunks():
+            yield chunk
     finally:
-        gone.cancel()
+        disconnected.cancel()
         work.cancel()
         with suppress(asyncio.CancelledError, StageFailure):
             await work
 
 
-def _deadline(request: Request, most: float | None) -> float:
-    given = request.headers.get("x-stopwise-deadline")
-    most = UNLIMITED if most is None else most
-    if given is None:
-        return most
+def _deadline(request: Request, maximum: float | None) -> float:
+    """Return the seconds for a request: the caller's limit, at most that of the cascade."""
+    text = request.headers.get("x-stopwise-deadline")
+    maximum = MAX_SECONDS if maximum is None else maximum
+    if text is None:
+        return maximum
     try:
-        seconds = float(given)
+        seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if not 0 < seconds <= UNLIMITED:
-        words = f"x-stopwise-deadline is {given!r}: it must be a number of seconds"
-        raise BadRequest(words, field="x-stopwise-deadline")
-    return min(seconds, most)
+    if not 0 < seconds <= MAX_SECONDS:
+        raise BadRequest(
+            f"x-stopwise-deadline must be a number of seconds in (0, {MAX_SECONDS:,.0f}], "
+            f"got {shorten(repr(text))}",
+            field="x-stopwise-deadline",
+        )
+    return min(seconds, maximum)
 
 
 def _midnight() -> float:
-    """Return when this day began (UTC), in seconds since 1970."""
+    """Return when the current day began (UTC), in seconds since 1970."""
     now = time.time()
     return now - now % 86_400
 
 
-def _retry(after: object) -> tuple[tuple[str, str], ...]:
-    return () if after is None else (("retry-after", str(after)),)
+def _header(value: str) -> str:
+    """Return a text as a header value: ASCII, on one line."""
+    return " ".join(value.encode("ascii", "replace").decode().split())
+
+
+def _retry_after(seconds: str | None) -> tuple[tuple[str, str], ...]:
+    return () if seconds is None else (("retry-after", seconds),)

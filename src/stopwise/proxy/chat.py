@@ -1,4 +1,4 @@
-"""Chat completions: requests, answers and streams, as OpenAI's API has them."""
+"""Chat completion requests, answers and streams in the format of OpenAI's API."""
 
 import json
 import re
@@ -14,22 +14,22 @@ from stopwise.service.http.errors import BadRequest
 from stopwise.text import shorten
 
 DONE = b"data: [DONE]\n\n"
-MOST_TOKENS = 1_000_000_000  # of one call; a higher count is an error of the upstream
-MOST_PARTS = 1_000  # choices of an answer, and tool calls of a choice
-MOST_DIGITS = 1_000  # of an integer; a float of as many is infinite
-USAGE_DEPTH = 4  # of objects in `usage`
+MAX_TOKENS = 1_000_000_000  # per call; a higher count is an error of the upstream
+MAX_PARTS = 1_000  # choices of an answer, and tool calls of a choice
+MAX_DIGITS = 1_000  # of an integer; longer numbers become infinite floats
+USAGE_DEPTH = 4  # nested objects in `usage`
 MAX_ANSWER = 16_000_000  # bytes
-MOST_MEMORY = 80_000_000  # bytes that JSON may take once it is decoded, as estimated
-MOST_TEXTS = 1_000_000  # in JSON that may take that much
-OVERHEAD = 500  # bytes of memory that a field or an entry takes beside its value
+MAX_DECODED = 80_000_000  # bytes of memory for decoded JSON, estimated
+MAX_STRINGS = 1_000_000  # in JSON whose estimate, with the contents of strings, is too large
+OVERHEAD = 500  # bytes of memory that a field or an entry takes besides its value
 Fields = dict[str, msgspec.Raw]
 _encode = msgspec.json.Encoder().encode
 _fields = msgspec.json.Decoder(Fields).decode
-_TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)  # in JSON
+_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)  # JSON strings
 
 
 class Reply(NamedTuple):
-    """What an upstream replied instead of an answer, as it came."""
+    """The unmodified response of an upstream that is not a chat completion."""
 
     status: int
     body: bytes
@@ -38,10 +38,10 @@ class Reply(NamedTuple):
 
 
 class StageFailure(StopwiseError):
-    """A stage gave no answer.
+    """A stage did not answer.
 
-    ``status`` is what the caller gets if no other stage has one; ``cost`` is what the call cost
-    all the same.
+    ``status`` is the HTTP status for the caller if no other stage answers; ``cost`` is the cost of
+    the failed call.
     """
 
     def __init__(
@@ -53,36 +53,37 @@ class StageFailure(StopwiseError):
         self.cost = cost
 
     def copy(self) -> "StageFailure":
-        """Return an equal failure without a traceback, whose frames hold all that was read."""
+        """Return a copy without the traceback, whose frames hold the partial answer."""
         return StageFailure(str(self), self.status, self.reply, self.cost)
 
 
-def too_large(what: str, most: int, option: str) -> StageFailure:
-    """Return the failure of a stage that sends more than a limit allows.
+def too_large(subject: str, max_bytes: int, option: str) -> StageFailure:
+    """Return the failure of a stage that exceeds a limit.
 
     Examples
     --------
     >>> too_large("the answer", 16_000_000, "max_answer")
     StageFailure('the answer exceeds 16,000,000 bytes: to allow more, raise max_answer in [limits]')
     """
-    words = f"{what} exceeds {most:,} bytes: to allow more, raise {option} in [limits]"
-    return StageFailure(words)
+    return StageFailure(
+        f"{subject} exceeds {max_bytes:,} bytes: to allow more, raise {option} in [limits]"
+    )
 
 
-class Chat:
-    """A request; what the proxy does not know stays as it came, byte for byte.
+class ChatRequest:
+    """A chat completion request; unknown fields are forwarded byte for byte.
 
     Examples
     --------
-    >>> chat = Chat(b'{"model": "tickets", "messages": [], "seed": 1e0}')
-    >>> chat.model, chat.sent("small", stream=False)
+    >>> chat = ChatRequest(b'{"model": "tickets", "messages": [], "seed": 1e0}')
+    >>> chat.model, chat.upstream_body("small", stream=False)
     ('tickets', b'{"model":"small","messages":[],"seed":1e0}')
     """
 
     def __init__(self, body: bytes) -> None:
         self.raw = body
-        if has_too_many_values(body):
-            raise RequestTooLarge("the request has too many values")
+        if exceeds_memory(body):
+            raise RequestTooLarge("the request has too many JSON values")
         try:
             self.fields = _fields(body)
             self.model = self._get("model", str, "")
@@ -90,36 +91,37 @@ class Chat:
             self.messages = self._get("messages", list[dict[str, Any]], [])
             options: dict[str, Any] = self._get("stream_options", dict[str, Any] | None, {}) or {}
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            words = f"invalid request for a chat completion: {error}"
-            raise BadRequest(words) from None
+            raise BadRequest(f"invalid chat completion request: {error}") from None
         self.include_usage = bool(options.get("include_usage"))
 
     def _get(self, name: str, kind: Any, default: Any) -> Any:
         raw = self.fields.get(name)
         return default if raw is None else msgspec.json.decode(raw, type=kind)
 
-    def asks_for(self, *names: str) -> bool:
-        """Return whether one of these fields is there and says something."""
-        given = (bytes(self.fields[name]) for name in names if name in self.fields)
-        return any(one not in {b"null", b"[]"} for one in given)
+    def has_any(self, *names: str) -> bool:
+        """Return whether any of these fields is present and neither null nor an empty list."""
+        values = (bytes(self.fields[name]) for name in names if name in self.fields)
+        return any(value not in {b"null", b"[]"} for value in values)
 
-    def sent(self, model: str | None, *, stream: bool, extra: Mapping[str, Any] = {}) -> bytes:
-        """Return the body for an upstream: another model, not streamed unless the arm is final."""
+    def upstream_body(
+        self, model: str | None, *, stream: bool, extra: Mapping[str, Any] = {}
+    ) -> bytes:
+        """Return the body for an upstream, with its model and only if wanted as a stream."""
         fields: dict[str, Any] = {**self.fields, **extra}
         if model is not None:
             fields["model"] = model
         if not stream and self.stream:
             fields["stream"] = False
-            fields.pop("stream_options", None)  # not valid without a stream
+            fields.pop("stream_options", None)  # invalid without a stream
         return _encode(fields)
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the request as Python values, for a stage that is a function."""
         return {name: msgspec.json.decode(raw) for name, raw in self.fields.items()}
 
 
 def text_of(content: object) -> str:
-    """Return the text of a message's content: a text, or a list of parts."""
+    """Return the text of a message's content, which is a string or a list of parts."""
     if isinstance(content, str):
         return content
     parts = cast(list[Any], content if isinstance(content, list) else [])
@@ -127,13 +129,13 @@ def text_of(content: object) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def prompt_of(chat: Chat) -> str:
+def prompt_of(chat: ChatRequest) -> str:
     """Return all text of a request."""
     return "\n".join(text_of(message.get("content")) for message in chat.messages)
 
 
 class Answer:
-    """What a stage answered: a chat completion, as it came and as values.
+    """The answer of a stage: a chat completion, raw and decoded.
 
     Examples
     --------
@@ -157,9 +159,9 @@ class Answer:
         tokens = (self.usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens"))
         self.tokens: tuple[int, ...] = tuple(tokens)
         if not (self.text or self.message.get("tool_calls") or self.message.get("refusal")):
-            empty = self.message.get("content")
-            if not isinstance(empty, str) and not self.message.get("function_call"):
-                raise _malformed("its message is empty")
+            content = self.message.get("content")
+            if not isinstance(content, str) and not self.message.get("function_call"):
+                raise _malformed("the message is empty")
 
     @classmethod
     def of_text(cls, text: str, model: str) -> "Answer":
@@ -169,24 +171,24 @@ class Answer:
         return cls(_encode({**_head("chat.completion", model), "choices": [choice]}))
 
     def logprobs(self) -> list[float]:
-        """Return the log-probabilities of its tokens, where they are given."""
+        """Return the log-probabilities of the tokens, if the upstream sent them."""
         try:
             content: list[Any] = self.choice["logprobs"]["content"]
-            return [float(one["logprob"]) for one in content]
+            return [float(token["logprob"]) for token in content]
         except (LookupError, TypeError, ValueError, OverflowError):
             return []
 
     def with_usage(self, usage: Mapping[str, Any]) -> bytes:
-        """Return the body with the usage of all stages that were asked."""
+        """Return the body with the usage of all stages."""
         if not usage or usage == self.usage:
             return self.raw
         try:
             return _encode({**_fields(self.raw), "usage": usage})
-        except msgspec.DecodeError:  # it has NaN or a huge number, which are not JSON
+        except msgspec.DecodeError:  # NaN or a huge number, which are not JSON
             return _encode({**self.body, "usage": usage})
 
     def events(self, usage: Mapping[str, Any], *, include_usage: bool) -> bytes:
-        """Return it as a stream that is sent at once."""
+        """Return the answer as the events of a stream."""
         head = _head("chat.completion.chunk", str(self.body.get("model", "")))
         head |= {name: self.body[name] for name in ("id", "created") if name in self.body}
         chunks: list[dict[str, Any]] = []
@@ -196,45 +198,45 @@ class Answer:
                 delta["tool_calls"] = [
                     {"index": k, **call} for k, call in enumerate(delta["tool_calls"])
                 ]
-            begun = {"delta": delta, "finish_reason": None}
-            chunks += [{**head, "choices": [{**choice, **begun}]}]
-            chunks[-1]["choices"][0].pop("message", None)
-            ended = {name: choice.get(name) for name in ("index", "finish_reason")}
-            chunks += [{**head, "choices": [{**ended, "delta": {}}]}]
+            first = {**choice, "delta": delta, "finish_reason": None}
+            first.pop("message", None)
+            chunks.append({**head, "choices": [first]})
+            last = {name: choice.get(name) for name in ("index", "finish_reason")}
+            chunks.append({**head, "choices": [{**last, "delta": {}}]})
         if include_usage:
             chunks.append({**head, "choices": [], "usage": usage})
         return b"".join(map(event, chunks)) + DONE
 
 
 def decode_json(raw: bytes) -> Any:
-    """Return a JSON value; NaN, Infinity and huge numbers, which some upstreams write, are floats.
+    """Decode JSON; accept NaN, Infinity and huge numbers, which some upstreams send, as floats.
 
-    A `ValueError` says that it is not JSON, or that its values would take too much memory.
+    Raise `ValueError` if it is not JSON or would take too much memory.
     """
-    if has_too_many_values(raw):
-        raise ValueError("it has too many values")
+    if exceeds_memory(raw):
+        raise ValueError("too many JSON values")
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
         value = json.loads(raw, parse_int=_integer)
-        _encode(value)  # or it has half of a surrogate pair, which cannot be sent on
+        _encode(value)  # fails for a lone surrogate, which could not be forwarded
         return value
 
 
-def has_too_many_values(raw: bytes) -> bool:
-    """Return whether JSON could take more than `MOST_MEMORY` as values.
+def exceeds_memory(raw: bytes) -> bool:
+    """Return whether decoded JSON could take more than `MAX_DECODED` bytes.
 
     Examples
     --------
-    >>> [has_too_many_values(b'["%b"]' % (b"[]," * n)) for n in (1_000_000, 5_000_000)]
+    >>> [exceeds_memory(b'["%b"]' % (b"[]," * n)) for n in (1_000_000, 5_000_000)]
     [False, False]
-    >>> has_too_many_values(b"[%b[]]" % (b"[]," * 1_000_000))
+    >>> exceeds_memory(b"[%b[]]" % (b"[]," * 1_000_000))
     True
     """
-    if _memory(raw) <= MOST_MEMORY:  # quick, but what is in texts counts as well
+    if _memory(raw) <= MAX_DECODED:  # fast, but also counts the contents of strings
         return False
-    many_texts = raw.count(b'"') > 2 * MOST_TEXTS  # finding them takes a microsecond each
-    return many_texts or len(raw) + _memory(_TEXTS.sub(b"", raw)) > MOST_MEMORY
+    too_many_strings = raw.count(b'"') > 2 * MAX_STRINGS  # removing one takes a microsecond
+    return too_many_strings or len(raw) + _memory(_STRINGS.sub(b"", raw)) > MAX_DECODED
 
 
 def _memory(raw: bytes) -> int:
@@ -242,27 +244,27 @@ def _memory(raw: bytes) -> int:
 
 
 def _integer(digits: str) -> int | float:
-    """Return a number that may have more digits than Python reads as an integer."""
-    return int(digits) if len(digits) < MOST_DIGITS else float(digits)
+    """Return a number that may have more digits than Python accepts for an integer."""
+    return int(digits) if len(digits) < MAX_DIGITS else float(digits)
 
 
 def _checked_choices(body: object) -> list[dict[str, Any]]:
-    """Return the choices of a chat completion, or raise `StageFailure`: a client cannot use them.
+    """Return the choices of a chat completion; raise `StageFailure` if they are invalid.
 
-    Tool calls are run by the caller, so a malformed one must not get there.
+    Callers execute tool calls, so malformed ones must not reach them.
     """
     choices: Any = cast(Any, body).get("choices") if isinstance(body, dict) else None
-    if not _are_objects(choices) or not choices:
+    if not _is_object_list(choices) or not choices:
         raise _malformed("choices must be a list of objects")
     for choice in cast(list[dict[str, Any]], choices):
         if not isinstance(choice.get("message"), dict):
-            raise _malformed("it has no message")
+            raise _malformed("the message is missing")
         message: dict[str, Any] = choice["message"]
         calls: Any = message.get("tool_calls")
         if not is_index(choice.get("index")):
-            raise _malformed(f"the index of a choice must be a number from 0 to {MOST_PARTS - 1}")
-        if calls is not None and not (_are_objects(calls) and all(map(_is_call, calls))):
-            raise _malformed("tool_calls must be a list of objects with a function and its name")
+            raise _malformed(f"the index of a choice must be an integer in [0, {MAX_PARTS})")
+        if calls is not None and not (_is_object_list(calls) and all(map(_is_tool_call, calls))):
+            raise _malformed("tool_calls must be a list of objects with a named function")
         if not isinstance(message.get("function_call"), dict | None):
             raise _malformed("function_call must be an object")
     return choices
@@ -272,27 +274,27 @@ def _malformed(problem: str) -> StageFailure:
     return StageFailure(f"the answer is not a chat completion: {problem}")
 
 
-def _are_objects(value: object) -> bool:
+def _is_object_list(value: object) -> bool:
     return isinstance(value, list) and all(
-        isinstance(one, dict) for one in cast(list[object], value)
+        isinstance(entry, dict) for entry in cast(list[object], value)
     )
 
 
-def _is_call(call: Mapping[str, Any]) -> bool:
-    """Return whether a tool call names a function, or a custom tool."""
-    called: Any = call.get("function") or call.get("custom")
-    return isinstance(called, dict) and isinstance(cast(Any, called).get("name"), str)
+def _is_tool_call(call: Mapping[str, Any]) -> bool:
+    """Return whether a tool call names a function or a custom tool."""
+    tool: Any = call.get("function") or call.get("custom")
+    return isinstance(tool, dict) and isinstance(cast(Any, tool).get("name"), str)
 
 
 def is_index(value: object) -> bool:
-    """Return whether a value can be the index of a part; it may be missing (None)."""
-    return value is None or (type(value) is int and 0 <= value < MOST_PARTS)
+    """Return whether a value is a valid index of a choice or tool call, or missing (None)."""
+    return value is None or (type(value) is int and 0 <= value < MAX_PARTS)
 
 
-def read_usage(given: object) -> tuple[dict[str, Any], str]:
-    """Return the ``usage`` of an answer, and what is wrong with it.
+def read_usage(usage: object) -> tuple[dict[str, Any], str]:
+    """Return the validated ``usage`` of an answer, and the problem if it is invalid.
 
-    Where a token count is not a number from 0 to `MOST_TOKENS`, nothing in it is believed: a
+    If any token count is not an integer from 0 to `MAX_TOKENS`, all of ``usage`` is ignored: a
     negative count would be a credit in every budget.
 
     Examples
@@ -302,12 +304,12 @@ def read_usage(given: object) -> tuple[dict[str, Any], str]:
     >>> read_usage({"prompt_tokens": 3, "completion_tokens": -1})
     ({}, 'completion_tokens is -1')
     """
-    if given is None:
+    if usage is None:
         return {}, ""
-    if not isinstance(given, dict):
+    if not isinstance(usage, dict):
         return {}, "usage is not an object"
     try:
-        return _checked_usage(cast(dict[str, Any], given), USAGE_DEPTH), ""
+        return _checked_usage(cast(dict[str, Any], usage), USAGE_DEPTH), ""
     except ValueError as error:
         return {}, str(error)
 
@@ -316,19 +318,19 @@ def _checked_usage(usage: dict[str, Any], depth: int) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for name, value in usage.items():
         if name.endswith("_tokens") and value is not None:
-            if not _is_number(value) or not 0 <= value <= MOST_TOKENS or value != int(value):
-                raise ValueError(f"{shorten(name)} is {_shown(value)}")
+            if not _is_number(value) or not 0 <= value <= MAX_TOKENS or value != int(value):
+                raise ValueError(f"{shorten(name)} is {_display(value)}")
             checked[name] = int(value)
         elif isinstance(value, dict):
             if depth > 1:
                 checked[name] = _checked_usage(cast(dict[str, Any], value), depth - 1)
-        elif not _is_number(value) or 0 <= value <= MOST_TOKENS:
+        elif not _is_number(value) or 0 <= value <= MAX_TOKENS:
             checked[name] = value
     return checked
 
 
-def _shown(value: object) -> str:
-    """Return a value in words for the log, which holds no text of an answer."""
+def _display(value: object) -> str:
+    """Return a description of a value for the log, which must not contain text of answers."""
     if not isinstance(value, int | float):
         return f"of type {type(value).__name__}"
     try:
@@ -342,12 +344,12 @@ def _head(kind: str, model: str) -> dict[str, Any]:
 
 
 def event(value: Any) -> bytes:
-    """Return a value as an event of a stream."""
+    """Return a value encoded as a server-sent event."""
     return b"data: " + _encode(value) + b"\n\n"
 
 
 def error_body(status: int, message: str, code: str | None = None, param: str | None = None) -> Any:
-    """Return an error in OpenAI's shape.
+    """Return an error in OpenAI's format.
 
     Examples
     --------
@@ -360,7 +362,7 @@ def error_body(status: int, message: str, code: str | None = None, param: str | 
 
 
 def total_usage(usages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the sum of what stages used, field by field.
+    """Return the sum of the usage of stages, field by field.
 
     Examples
     --------
@@ -370,13 +372,13 @@ def total_usage(usages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     total: dict[str, Any] = {}
     for usage in usages:
         for name, value in usage.items():
-            before = total.get(name)
+            subtotal = total.get(name)
             if isinstance(value, dict):
-                known = cast(dict[str, Any], before if isinstance(before, dict) else {})
-                total[name] = total_usage([known, cast(dict[str, Any], value)])
-            elif _is_number(value) and _is_number(before):
-                total[name] = before + value
-            elif before is None:
+                nested = cast(dict[str, Any], subtotal if isinstance(subtotal, dict) else {})
+                total[name] = total_usage([nested, cast(dict[str, Any], value)])
+            elif _is_number(value) and _is_number(subtotal):
+                total[name] = subtotal + value
+            elif subtotal is None:
                 total[name] = value
     return total
 
@@ -385,21 +387,21 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-class Streamed:
-    """Collects the events of a stream into the answer that they amount to, in linear time."""
+class StreamCollector:
+    """Collects the events of a stream into one answer, in linear time."""
 
-    def __init__(self, most: int = MAX_ANSWER) -> None:
+    def __init__(self, max_bytes: int = MAX_ANSWER) -> None:
         self.head: dict[str, Any] = {}
         self.choices: dict[int, dict[str, Any]] = {}
         self.usage: dict[str, Any] | None = None
         self.done = False
-        self._logprobs: dict[int, bytearray] = {}  # of each choice: JSON, without the brackets
-        self._most = most
+        self._logprobs: dict[int, bytearray] = {}  # by choice: JSON without the brackets
+        self._max_bytes = max_bytes
         self._held = 0  # bytes
 
     def add(self, data: bytes) -> dict[str, Any] | None:
-        """Add the data of an event; return it as values, None if it holds no part of an answer."""
-        if data in (b"", b"[DONE]"):  # a comment, or the end
+        """Add the data of an event; return it decoded, or None if it is not part of the answer."""
+        if data in (b"", b"[DONE]"):  # a comment or the end
             self.done = self.done or bool(data)
             return None
         try:
@@ -411,22 +413,22 @@ class Streamed:
             choices: Any = chunk.get("choices") or []
             if not isinstance(choices, list):
                 raise TypeError("choices must be a list")
-            for one in cast(list[dict[str, Any]], choices):
-                self._add(one)
+            for choice in cast(list[dict[str, Any]], choices):
+                self._add_choice(choice)
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-            raise StageFailure(f"the stream has an invalid chunk: {error}") from None
-        if self._held > self._most:
-            raise too_large("the answer in the stream", self._most, "max_answer")
+            raise StageFailure(f"invalid stream chunk: {error}") from None
+        if self._held > self._max_bytes:
+            raise too_large("the answer in the stream", self._max_bytes, "max_answer")
         return chunk
 
-    def _add(self, one: dict[str, Any]) -> None:
-        index = _index(one)
+    def _add_choice(self, part: dict[str, Any]) -> None:
+        index = _index(part)
         if index not in self.choices:
             self.choices[index] = {"index": index, "message": {"role": "assistant"}}
             self._held += OVERHEAD
-        known = self.choices[index]
-        message: dict[str, Any] = known["message"]
-        delta: dict[str, Any] = one.get("delta") or {}
+        choice = self.choices[index]
+        message: dict[str, Any] = choice["message"]
+        delta: dict[str, Any] = part.get("delta") or {}
         for name, value in delta.items():
             if name == "tool_calls":
                 calls: dict[int, dict[str, Any]] = message.setdefault("tool_calls", {})
@@ -436,9 +438,9 @@ class Streamed:
                     self._append(calls.setdefault(_index(call), {}), call)
             else:
                 self._append(message, {name: value})
-        if one.get("logprobs"):
-            self._add_logprobs(index, one["logprobs"].get("content") or [])
-        known["finish_reason"] = one.get("finish_reason") or known.get("finish_reason")
+        if part.get("logprobs"):
+            self._add_logprobs(index, part["logprobs"].get("content") or [])
+        choice["finish_reason"] = part.get("finish_reason") or choice.get("finish_reason")
 
     def _add_logprobs(self, index: int, tokens: list[Any]) -> None:
         encoded = b",".join(map(_encode, tokens))
@@ -448,37 +450,37 @@ class Streamed:
         collected += encoded
         self._held += len(encoded)
 
-    def _append(self, known: dict[str, Any], delta: Mapping[str, Any]) -> None:
-        """Add a piece: texts grow, objects are merged, the rest is replaced."""
+    def _append(self, target: dict[str, Any], delta: Mapping[str, Any]) -> None:
+        """Merge a delta: strings are appended, objects merged, other values replaced."""
         for name, value in delta.items():
-            before = known.get(name)
+            previous = target.get(name)
             if value is None:
                 continue
-            if name not in known:
+            if name not in target:
                 self._held += OVERHEAD + len(name)
             if isinstance(value, dict):
-                self._append(known.setdefault(name, {}), cast(dict[str, Any], value))
-            elif isinstance(value, str) and isinstance(before, Text):
-                self._held += before.append(value)
+                self._append(target.setdefault(name, {}), cast(dict[str, Any], value))
+            elif isinstance(value, str) and isinstance(previous, TextBuffer):
+                self._held += previous.append(value)
             elif isinstance(value, str) and name not in {"role", "type"}:
-                known[name] = Text()
-                self._held += known[name].append(value)
+                target[name] = TextBuffer()
+                self._held += target[name].append(value)
             else:
-                # Encoded: as values, JSON such as [[],[],…] takes twenty times its length.
-                replaced = msgspec.Raw(_encode(value))
-                self._held += len(replaced) - (
-                    len(before) if isinstance(before, msgspec.Raw) else 0
-                )
-                known[name] = replaced
+                # Kept encoded: decoded, JSON such as [[],[],…] takes twenty times its length.
+                encoded = msgspec.Raw(_encode(value))
+                if isinstance(previous, msgspec.Raw):
+                    self._held -= len(previous)
+                self._held += len(encoded)
+                target[name] = encoded
 
     @property
     def complete(self) -> bool:
-        """Whether all of the answer has come: its end, or the end of each of its choices."""
-        ended = [choice["finish_reason"] for choice in self.choices.values()]
-        return self.done or (bool(ended) and all(ended))
+        """Whether the answer is complete: the stream or every choice has ended."""
+        finish_reasons = [choice["finish_reason"] for choice in self.choices.values()]
+        return self.done or (bool(finish_reasons) and all(finish_reasons))
 
     def body(self) -> bytes:
-        """Return the answer as it would have come without a stream."""
+        """Return the answer as a chat completion that was not streamed."""
         for index, choice in self.choices.items():
             message = choice["message"]
             message.setdefault("content", None)
@@ -489,32 +491,32 @@ class Streamed:
         choices = [self.choices[k] for k in sorted(self.choices)]
         usage = {} if self.usage is None else {"usage": self.usage}
         body = {**self.head, "object": "chat.completion", "choices": choices, **usage}
-        return msgspec.json.encode(body, enc_hook=str)  # each `Text` is joined here, once
+        return msgspec.json.encode(body, enc_hook=str)  # joins each `TextBuffer` once
 
 
 def _index(part: Mapping[str, Any]) -> int:
     index = part.get("index")
     if not is_index(index):
-        raise ValueError(f"index must be a number from 0 to {MOST_PARTS - 1}, got {_shown(index)}")
+        raise ValueError(f"index must be an integer in [0, {MAX_PARTS}), got {_display(index)}")
     return index or 0
 
 
-class Text:
-    """A text that grows by pieces and is joined once.
+class TextBuffer:
+    """A text that is appended to in pieces.
 
     Examples
     --------
-    >>> text = Text()
+    >>> text = TextBuffer()
     >>> text.append("bill") + text.append("ing"), str(text)
     (7, 'billing')
     """
 
     def __init__(self) -> None:
-        # UTF-8 and not a list: a string of one letter takes 50 bytes.
+        # UTF-8 instead of a list of strings: a string of one letter takes 50 bytes.
         self._pieces = bytearray()
 
     def append(self, piece: str) -> int:
-        """Add a piece; return its bytes."""
+        """Append a piece; return its length in bytes."""
         encoded = piece.encode()
         self._pieces += encoded
         return len(encoded)

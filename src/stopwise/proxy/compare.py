@@ -1,6 +1,6 @@
-"""Comparing answers: from a chat message to the value that must be equal for two arms to agree.
+"""Comparison of chat answers, and of labels with answers.
 
-``same(a, b)`` of a user is made an equivalence within each round (`stopwise.running.answer_forms`).
+A user's ``same(a, b)`` is made an equivalence relation within each round.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,21 +15,22 @@ from stopwise.service.domain.events import Reported
 from stopwise.service.domain.outputs import StoredAnswer, canonical, unpack_answers
 
 Same: TypeAlias = Callable[[Any, Any], Any]
-NOT_KEPT = (
-    "the answers of this round were not kept, so a label cannot be compared with them: they are "
-    "kept for policies that learn from labels, up to 1 MB a round"
+NOT_STORED = (
+    "the answers of this round were not stored, so a label cannot be compared with them: they are "
+    "stored for policies that learn from labels, up to 1 MB per round. Label by stage instead: "
+    '{"right": {…}}'
 )
 _json = form("json")
 _encode = msgspec.json.Encoder().encode
 
 
 class Comparison:
-    """How the answers of a cascade are compared; `start` begins a round.
+    """The comparison of a cascade's answers; `start` begins a round.
 
     Examples
     --------
-    >>> compared = Comparison("choice:spam|ham").start()
-    >>> compared.value(Answer.of_text("This is SPAM.", "small"))
+    >>> comparison = Comparison("choice:spam|ham").start()
+    >>> comparison.value(Answer.of_text("This is SPAM.", "small"))
     'spam'
     >>> Comparison("number").start().value(Answer.of_text("So it is $1,200.50.", "small"))
     1200.5
@@ -40,124 +41,125 @@ class Comparison:
         self._is_field = kind.startswith("json:")
         self._same = same
 
-    def start(self) -> "Comparison | Classes":
-        """Return what gives the compared value of each answer of one round."""
-        return self if self._same is None else Classes(self._same)
+    def start(self) -> "Comparison | AnswerClasses":
+        """Return the object that maps each answer of one round to its compared value."""
+        return self if self._same is None else AnswerClasses(self._same)
 
-    kept: Sequence[StoredAnswer] = ()  # a label is compared with the values themselves
+    stored_answers: Sequence[StoredAnswer] = ()  # none: labels are compared with outputs
 
     def value(self, answer: Answer) -> Any:
-        """Return the compared value of an answer: of its tool calls, if it has any."""
+        """Return the compared value of an answer, or of its tool calls if it has any."""
         return tool_calls(answer.message) or _value(self._form, answer.text)
 
     def label(self, label: object, reported: Reported) -> bytes:
-        """Return the output that a label equals, or one that no arm of its round has.
+        """Return the output that a label equals; a new output if it matches no arm of the round.
 
-        A label is a text, as a stage answers it, a message with ``content`` or ``tool_calls``, the
-        JSON value itself, or an output as the service shows it.
+        A label is a text as a stage would answer, a message with ``content`` or ``tool_calls``, a
+        JSON value, or an output as the service shows it.
         """
         outputs = reported.outputs
         exact = canonical(label, "label")
         if self._same is not None:
             if reported.answers:
                 return _class_of(label, reported, self._same)
-            if exact in outputs:  # its class, of a round that is older than kept answers
+            if exact in outputs:  # the class of an answer, in a round without stored answers
                 return exact
-            raise Conflict(NOT_KEPT)
+            raise Conflict(NOT_STORED)
         if exact in outputs:
             return exact
-        readings = [canonical(one, "label") for one in self._readings(label)]
-        return next((one for one in readings if one in outputs), readings[0])
+        candidates = [canonical(value, "label") for value in self._values_of(label)]
+        return next((output for output in candidates if output in outputs), candidates[0])
 
-    def _readings(self, label: object) -> list[Any]:
-        """Return the values that a label may stand for, the likeliest first."""
+    def _values_of(self, label: object) -> list[Any]:
+        """Return the possible values of a label, the most likely first."""
         message = _message(label)
         if message is not None:
             return [tool_calls(message) or _value(self._form, text_of(message.get("content")))]
         text = label if isinstance(label, str) else _encode(label).decode()
         values = [_value(self._form, text)]
-        if self._is_field:  # or it is the field alone
+        if self._is_field:  # the label may be the field alone
             inner = form("json:field")
-            whole = [_encode({"field": label}).decode(), f'{{"field": {text}}}']
-            values += [value for value in map(inner, whole) if value is not None]
+            objects = [_encode({"field": label}).decode(), f'{{"field": {text}}}']
+            values += [value for value in map(inner, objects) if value is not None]
         return values
 
 
-class Classes:
-    """Classes of answers within a round: those before keep theirs, as they were reported."""
+class AnswerClasses:
+    """Equivalence classes of the answers within a round, assigned in the order of the stages."""
 
     def __init__(self, same: Same) -> None:
         self._same = same
         self._classes: list[int] = []
-        self.kept: list[StoredAnswer] = []  # what is compared, for each class in `_classes`
+        self.stored_answers: list[StoredAnswer] = []  # for each class in `_classes`
 
     def value(self, answer: Answer) -> int:
         """Return the class of an answer."""
         calls = tool_calls(answer.message)
-        given = StoredAnswer(answer.text if calls is None else calls, calls is not None)
-        # An answer like two earlier ones joins the first of them: a class is never split or
-        # renamed later, and equality of classes is an equivalence whatever ``same`` says.
-        pairs = zip(self._classes, self.kept, strict=True)
-        alike = (known for known, other in pairs if _alike(other, given, self._same))
-        joined = min(alike, default=len(self.kept))
-        self._classes.append(joined)
-        self.kept.append(given)
-        return joined
+        stored = StoredAnswer(answer.text if calls is None else calls, calls is not None)
+        # An answer that matches several classes joins the first. Classes already reported never
+        # change, and their equality is an equivalence relation even if ``same`` is not transitive.
+        pairs = zip(self._classes, self.stored_answers, strict=True)
+        matches = (class_ for class_, other in pairs if _alike(other, stored, self._same))
+        class_ = min(matches, default=len(self.stored_answers))
+        self._classes.append(class_)
+        self.stored_answers.append(stored)
+        return class_
 
 
 def _class_of(label: object, reported: Reported, same: Same) -> bytes:
-    """Return the class that a label joins in its round; a new one if it is like no answer."""
-    kept, message = unpack_answers(reported.answers), _message(label)
+    """Return the class of a label in its round; a new class if it matches no answer."""
+    answers, message = unpack_answers(reported.answers), _message(label)
     calls = None if message is None else tool_calls(message)
     text = label if isinstance(label, str) else _encode(label).decode()
     if message is not None:
         text = calls or text_of(message.get("content"))
-    # The form in which the service shows calls of tools is a label as well.
-    exact = [one.text for one in kept]
-    if text in exact:
-        return reported.outputs[exact.index(text)]
-    given = StoredAnswer(text, calls is not None)
-    for output, one in zip(reported.outputs, kept, strict=True):
+    # Tool calls as the service shows them are a valid label as well.
+    texts = [answer.text for answer in answers]
+    if text in texts:
+        return reported.outputs[texts.index(text)]
+    stored = StoredAnswer(text, calls is not None)
+    for output, answer in zip(reported.outputs, answers, strict=True):
         try:
-            if _alike(one, given, same):
+            if _alike(answer, stored, same):
                 return output
-        except Exception as error:  # a function of the user's may raise anything
+        except Exception as error:  # a user's function may raise anything
             problem = f"{type(error).__name__}: {error}"
             raise Conflict(f"the label cannot be compared with an answer: {problem}") from None
-    return canonical(len(kept), "label")
+    return canonical(len(answers), "label")
 
 
-def _alike(one: StoredAnswer, other: StoredAnswer, same: Same) -> bool:
-    if one.is_calls or other.is_calls:  # calls of tools are equal or not
-        return one == other
-    return bool(same(one.text, other.text))
+def _alike(first: StoredAnswer, second: StoredAnswer, same: Same) -> bool:
+    if first.is_calls or second.is_calls:  # ``same`` compares texts only
+        return first == second
+    return bool(same(first.text, second.text))
 
 
 def _message(label: object) -> dict[str, Any] | None:
-    """Return a label that is a message of an assistant."""
-    given = cast(dict[str, Any], label if isinstance(label, dict) else {})
-    calls = given.get("tool_calls") or given.get("function_call")
-    return given if calls or given.get("role") == "assistant" else None
+    """Return the label if it is an assistant message."""
+    message = cast(dict[str, Any], label if isinstance(label, dict) else {})
+    calls = message.get("tool_calls") or message.get("function_call")
+    return message if calls or message.get("role") == "assistant" else None
 
 
 def tool_calls(message: dict[str, Any]) -> str | None:
-    """Return the tool calls of a message as they are compared: names and canonical arguments."""
-    calls: list[Any] = [one.get("function") or one.get("custom") for one in _listed(message)]
-    calls = [one for one in [*calls, message.get("function_call")] if isinstance(one, dict)]
-    found = [
-        [str(one.get("name")), _value(_json, str(one.get("arguments", one.get("input", ""))))]
-        for one in calls
+    """Return the names and canonical arguments of a message's tool calls as JSON."""
+    calls = [
+        call.get("function") or call.get("custom") for call in _objects(message.get("tool_calls"))
     ]
-    return _encode(found).decode() if found else None
+    compared = [
+        [str(call.get("name")), _value(_json, str(call.get("arguments", call.get("input", ""))))]
+        for call in _objects([*calls, message.get("function_call")])
+    ]
+    return _encode(compared).decode() if compared else None
 
 
 def _value(form: Form, text: str) -> Any:
-    """Return the value of a text; the text itself where it has not that form."""
+    """Return the value of a text in this form, or the normalised text if it has no such value."""
     value = form(text)
     return normalised_text(text) if value is None else value
 
 
-def _listed(message: dict[str, Any]) -> list[dict[str, Any]]:
-    given = message.get("tool_calls")
-    listed = cast(list[Any], given if isinstance(given, list) else [])
-    return [one for one in listed if isinstance(one, dict)]
+def _objects(value: object) -> list[dict[str, Any]]:
+    """Return the JSON objects in a list; none if the value is not a list."""
+    entries = cast(list[Any], value if isinstance(value, list) else [])
+    return [entry for entry in entries if isinstance(entry, dict)]

@@ -1,4 +1,4 @@
-"""The configuration of a proxy: one TOML file, checked as a whole before anything starts."""
+"""Load and validate the TOML configuration of a proxy."""
 
 import sys
 import tomllib
@@ -17,7 +17,7 @@ from stopwise.errors import InvalidParameterError, StopwiseError
 from stopwise.policies.registry import POLICIES, takes
 from stopwise.proxy.chat import MAX_ANSWER
 from stopwise.proxy.compare import Comparison
-from stopwise.proxy.context import REVEALED, Known
+from stopwise.proxy.context import REVEALED, RequestFeature
 from stopwise.service.domain import spec as specs
 from stopwise.service.domain.errors import RequestError
 from stopwise.service.domain.messages import Arm, CascadeSpec, Name
@@ -28,15 +28,15 @@ from stopwise.text import closest, suggestion
 Money = Annotated[float, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Positive = Annotated[float, Meta(gt=0)]
-Text = Annotated[str, Meta(min_length=1, max_length=100)]
+ShortText = Annotated[str, Meta(min_length=1, max_length=100)]
 Bytes = Annotated[int, Meta(ge=1)]
-MAX_BODY = 20_000_000  # bytes: requests may hold images
+MAX_BODY = 20_000_000  # bytes: requests may contain images
 
 
-class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One arm: an upstream, or a function ``python = "module:function"``."""
+class StageConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One stage: an upstream, or a function ``python = "module:function"``."""
 
-    name: Text
+    name: ShortText
     url: str | None = None
     model: str | None = None
     key_env: str | None = None
@@ -48,14 +48,14 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     extra: dict[str, Any] = {}
 
     def price(self, tokens: Sequence[float]) -> float | None:
-        """Return what these tokens cost, of the prompt and of the answer; None without prices."""
+        """Return the cost of (prompt, completion) tokens; without prices, ``cost``."""
         if self.price_in is None or self.price_out is None:
             return self.cost
         return (tokens[0] * self.price_in + tokens[1] * self.price_out) / 1e6
 
 
-class Embedding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where embeddings come from, and how they are reduced."""
+class EmbeddingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The source of prompt embeddings, and the projection that reduces them."""
 
     python: str | None = None
     url: str | None = None
@@ -66,19 +66,19 @@ class Embedding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     timeout: Seconds = 5.0
 
 
-class Same(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A function of two texts, ``python = "module:same"``, that says whether they agree."""
+class SameFunction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A function ``python = "module:same"`` that returns whether two texts agree."""
 
     python: str
 
 
-class Cascade(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One cascade: the model that callers ask for."""
+class CascadeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One cascade, which callers request as a model."""
 
     name: Name
-    stage: Annotated[list[Stage], Meta(min_length=2, max_length=15)]
+    stage: Annotated[list[StageConfig], Meta(min_length=2, max_length=15)]
     mode: Literal["shadow", "on"] = "shadow"
-    answer: str = ""  # "": the last
+    answer: str = ""  # the name of a stage; empty: the last
     sample: Annotated[float, Meta(ge=0, le=1)] = 0.1
     budget: Money | None = None
     error_cost: Positive = 1.0
@@ -86,57 +86,61 @@ class Cascade(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     tokens_out: Money = 200.0
     policy: str | dict[str, Any] | None = None
     labels: Positive | None = None
-    compare: str | Same = "text"
-    context: tuple[Known, ...] = ("length", "turns", "tools", "schema")
-    embedding: Embedding | None = None
+    compare: str | SameFunction = "text"
+    context: tuple[RequestFeature, ...] = ("length", "turns", "tools", "schema")
+    embedding: EmbeddingConfig | None = None
     deadline: Seconds | None = None
     max_cost: Money | None = None
     max_calls: Annotated[int, Meta(ge=1)] | None = None
 
     @property
     def answer_arm(self) -> int:
-        """The stage that answers in shadow mode, and where Stopwise cannot decide."""
+        """The stage that answers in shadow mode and when Stopwise cannot decide."""
         names = [stage.name for stage in self.stage]
         return names.index(self.answer) if self.answer else len(names) - 1
 
     def expected(self, arm: int) -> float:
-        """Return what one call of a stage is expected to cost, in the money of the prices."""
+        """Return the expected cost of one call of a stage, in the currency of the prices."""
         stage, tokens = self.stage[arm], (self.tokens_in, self.tokens_out)
         return (stage.price(tokens) or 0.0) if stage.cost is None else stage.cost
 
     def spec(self) -> CascadeSpec:
-        """Return the cascade as the service knows it."""
+        """Return the specification with which the service creates the cascade."""
         policy = self.policy or ("uss-anchor" if self.labels is None else "uss-laplace")
-        given: dict[str, Any] = {"kind": policy} if isinstance(policy, str) else dict(policy)
-        given["reveals"] = REVEALED
+        options: dict[str, Any] = {"kind": policy} if isinstance(policy, str) else dict(policy)
+        options["reveals"] = REVEALED
         if self.labels is not None:
-            given["labels"] = self.labels
-        compared = self.compare if isinstance(self.compare, str) else self.compare.python
-        context, embedded = list[str](self.context), ""
-        if (by := self.embedding) is not None:
-            context += [f"embedding {k} (seed {by.seed})" for k in range(by.size)] + ["embedded"]
-            embedded = f"; prompts embedded by {by.python or by.model}"
+            options["labels"] = self.labels
+        compare = self.compare if isinstance(self.compare, str) else self.compare.python
+        note = f"answers compared by {compare}"
+        context = list[str](self.context)
+        if (embedding := self.embedding) is not None:
+            context += [f"embedding {k} (seed {embedding.seed})" for k in range(embedding.size)]
+            context.append("embedded")
+            note += f"; prompts embedded by {embedding.python or embedding.model}"
         return CascadeSpec(
             name=self.name,
-            arms=[Arm(one.name, self.expected(arm)) for arm, one in enumerate(self.stage)],
+            arms=[Arm(stage.name, self.expected(arm)) for arm, stage in enumerate(self.stage)],
             context=context or 0,
             tradeoff=1 / self.error_cost,
-            policy=given,
-            note=f"answers compared by {compared}{embedded}",
+            policy=options,
+            note=note,
         )
 
     def comparison(self) -> Comparison:
-        """Return how answers are compared."""
+        """Return the comparison of answers; raise `InvalidParameterError` if it is invalid."""
         if isinstance(self.compare, str):
             return Comparison(self.compare)
-        same = function(self.compare.python)
+        same = import_function(self.compare.python)
         if iscoroutinefunction(same):
-            raise InvalidParameterError(f"{self.compare.python!r} is async: it must be a function")
+            raise InvalidParameterError(
+                f"{self.compare.python!r} is async: write an ordinary function"
+            )
         return Comparison("text", same)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bounds on what upstreams send and slow callers hold, in decompressed bytes and seconds."""
+    """Limits on answers, streams and slow callers, in decompressed bytes and seconds."""
 
     max_answer: Bytes = MAX_ANSWER
     max_stream: Bytes = 200_000_000
@@ -148,143 +152,156 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     """The tables of a file."""
 
-    cascade: Annotated[list[Cascade], Meta(min_length=1)]
+    cascade: Annotated[list[CascadeConfig], Meta(min_length=1)]
     service: dict[str, Any] = {}
     limits: Limits = Limits()
 
 
 class Config(msgspec.Struct, frozen=True):
-    """Everything in the file."""
+    """The validated contents of a configuration file."""
 
     settings: Settings
-    cascades: dict[str, Cascade]
+    cascades: dict[str, CascadeConfig]
     file: Path
     limits: Limits = Limits()
 
 
-_TABLES = (_File, Limits, Cascade, Stage, Embedding)
+_TABLES = (_File, Limits, CascadeConfig, StageConfig, EmbeddingConfig)
 _KEYS = [field.name for table in _TABLES for field in fields(table)]
 
 
-def function(place: str) -> Callable[..., Any]:
-    """Return the function that ``module:function`` names.
+def import_function(path: str) -> Callable[..., Any]:
+    """Import the function at ``module:function``.
 
     Examples
     --------
-    >>> function("math:sqrt")(9)
+    >>> import_function("math:sqrt")(9)
     3.0
     """
-    module, _, name = place.partition(":")
+    module, _, name = path.partition(":")
     try:
-        found: Any = import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except Exception as error:  # a module of the user's may raise anything
+        imported: Any = import_module(module)
+        for attribute in name.split("."):
+            imported = getattr(imported, attribute)
+    except Exception as error:  # a user's module may raise anything
         raise InvalidParameterError(
-            f'{place!r} cannot be imported ({error}): write "module:function", of a module beside '
-            "this file or installed"
+            f'{path!r} cannot be imported ({error}): write "module:function"; the module must be '
+            "installed or beside this file"
         ) from error
-    if not callable(found):
-        raise InvalidParameterError(f"{place!r} is no function")
-    return found
+    if not callable(imported):
+        raise InvalidParameterError(f"{path!r} is not callable")
+    return imported
 
 
-def load(file: Path, environment: Mapping[str, str], *, serves: bool = True) -> Config:
-    """Read a configuration, or refuse it: `InvalidParameterError`.
+def load_config(file: Path, environment: Mapping[str, str], *, serves: bool = True) -> Config:
+    """Read and validate a configuration; raise `InvalidParameterError` with all problems.
 
-    Keys of upstreams must be set where it ``serves``.
+    If it ``serves``, the API keys of upstreams must be in the environment.
     """
     try:
         table = tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         raise InvalidParameterError(
-            f"there is no file {file}: stopwise proxy --example > {file}"
+            f"{file} does not exist; create one with: stopwise proxy --example > {file}"
         ) from None
     except (OSError, ValueError) as error:
         raise InvalidParameterError(f"cannot read {file}: {error}") from error
     folder = str(file.resolve().parent)
     if folder not in sys.path:
-        sys.path.insert(0, folder)  # where functions of the user's are
+        sys.path.insert(0, folder)  # modules with the user's functions
     try:
-        given = msgspec.convert(table, _File)
+        tables = msgspec.convert(table, _File)
     except msgspec.ValidationError as error:
         place, problem = explain(error, table)
         near = closest(place.rpartition(".")[2], _KEYS)
         hint = f": did you mean {near!r}?" if near and problem == UNKNOWN_FIELD else ""
         raise InvalidParameterError(f"{file}: {place} {problem}{hint}") from None
     settings = combined_settings(
-        {"max_body": MAX_BODY, **given.service}, f"{file}: service.", environment, {}
+        {"max_body": MAX_BODY, **tables.service}, f"{file}: service.", environment, {}
     )
     problems = [
         f"cascade[{k}].{problem}"
-        for k, cascade in enumerate(given.cascade)
-        for problem in _faults(cascade, environment if serves else None)
+        for k, cascade in enumerate(tables.cascade)
+        for problem in _problems(cascade, environment if serves else None)
     ]
-    cascades = {cascade.name: cascade for cascade in given.cascade}
-    if len(cascades) < len(given.cascade):
+    cascades = {cascade.name: cascade for cascade in tables.cascade}
+    if len(cascades) < len(tables.cascade):
         problems.append("cascade: two cascades have the same name")
     if problems:
-        raise InvalidParameterError("\n  ".join([f"{file} cannot be used:", *problems]))
-    return Config(settings, cascades, file.resolve(), given.limits)
+        raise InvalidParameterError("\n  ".join([f"{file} is invalid:", *problems]))
+    return Config(settings, cascades, file.resolve(), tables.limits)
 
 
-def _faults(cascade: Cascade, environment: Mapping[str, str] | None) -> list[str]:
-    """Return what is wrong with a cascade whose fields have the right types."""
+def _problems(cascade: CascadeConfig, environment: Mapping[str, str] | None) -> list[str]:
+    """Return the problems of a cascade whose fields have valid types."""
     names = [stage.name for stage in cascade.stage]
-    found = [f"stage: two stages are called {one!r}" for one in names if names.count(one) > 1][:1]
+    duplicates = [name for name in names if names.count(name) > 1]
+    problems = [f"stage: duplicate name {name!r}" for name in duplicates[:1]]
     if cascade.answer and cascade.answer not in names:
-        found.append(
-            f"answer: no stage is called {cascade.answer!r}; {suggestion(cascade.answer, names)}"
-        )
+        hint = suggestion(cascade.answer, names)
+        problems.append(f"answer: unknown stage {cascade.answer!r}; {hint}")
     for k, stage in enumerate(cascade.stage):
-        found += [f"stage[{k}].{one}" for one in _source_faults(stage, environment)]
+        place = f"stage[{k}]."
+        problems += [place + problem for problem in _source_problems(stage, environment)]
         prices = stage.price_in, stage.price_out
         if stage.cost is None and None in prices and stage.url is not None:
-            found.append(f"stage[{k}].cost is missing: write it, or price_in and price_out")
+            problems.append(f"{place}cost is missing: set it, or price_in and price_out")
         if not stage.name.isprintable():
-            found.append(f"stage[{k}].name is {stage.name!r}: it must be printable")
-        if own := {"model", "messages", "stream"} & stage.extra.keys():
-            found.append(f"stage[{k}].extra: the proxy itself sends {', '.join(sorted(own))}")
+            problems.append(f"{place}name must be printable, got {stage.name!r}")
+        if reserved := {"model", "messages", "stream"} & stage.extra.keys():
+            fields_ = ", ".join(sorted(reserved))
+            problems.append(f"{place}extra must not contain {fields_}: the proxy sets them")
         if (prices[0] is None) != (prices[1] is None):
-            found.append(f"stage[{k}].price_in and price_out belong together: write both or none")
+            problems.append(f"{place}price_in and price_out must be set together")
     if cascade.embedding is not None:
-        found += [f"embedding.{one}" for one in _source_faults(cascade.embedding, environment)]
-    found += _raised("compare: ", cascade.comparison)
-    cap = cascade.max_cost
-    if not found and cap is not None and cap < (first := cascade.expected(0)):
-        found.append(f"max_cost is {cap:g}, less than one call of {names[0]!r}, {first:g}")
+        source_problems = _source_problems(cascade.embedding, environment)
+        problems += [f"embedding.{problem}" for problem in source_problems]
+    problems += _raised("compare: ", cascade.comparison)
+    max_cost = cascade.max_cost
+    if not problems and max_cost is not None and max_cost < (first := cascade.expected(0)):
+        problems.append(
+            f"max_cost must be at least {first:g}, the cost of one call of {names[0]!r}, "
+            f"got {max_cost:g}"
+        )
     kind = cascade.spec().policy.get("kind")
-    usable = [name for name, one in POLICIES.items() if takes(one, "features")]
+    usable = [name for name, policy in POLICIES.items() if takes(policy, "features")]
     if kind not in usable:
-        found.append(f"policy is {kind!r}: it must be one of {', '.join(usable)}")
-    return found or _raised("", lambda: specs.build(cascade.spec()))
+        problems.append(f"policy: invalid kind {kind!r}; {suggestion(kind, usable)}")
+    return problems or _raised("", lambda: specs.build(cascade.spec()))
 
 
-def _source_faults(source: Stage | Embedding, environment: Mapping[str, str] | None) -> list[str]:
+def _source_problems(
+    source: StageConfig | EmbeddingConfig, environment: Mapping[str, str] | None
+) -> list[str]:
     if (source.url is None) is (source.python is None):
-        return ['url: write either url = "https://…/v1" or python = "module:function"']
+        return ['url: set either url = "https://…/v1" or python = "module:function"']
     if source.python is not None:
-        return _raised("python: ", lambda: function(str(source.python)))
-    found: list[str] = []
+        return _raised("python: ", lambda: import_function(str(source.python)))
+    problems: list[str] = []
     try:
         url = URL(str(source.url))
         valid = url.scheme in ("http", "https") and url.host and not url.query_string
     except ValueError:
         valid = False
     if not valid:
-        found.append(f"url is {source.url!r}: write http:// or https://, a host, perhaps a path")
+        problems.append(
+            f"url must be http:// or https://, a host and optionally a path, got {source.url!r}"
+        )
     if source.model is None:
-        found.append('model is missing: write the name that the upstream knows, model = "…"')
+        problems.append('model is missing: set the name of the upstream\'s model, model = "…"')
     if source.key_env and environment is not None:
         key = environment.get(source.key_env, "")
         if not (key and key.isascii() and key.isprintable()):
-            found.append(f"key_env: {source.key_env} holds no key: export {source.key_env}=…")
-    return found
+            problems.append(
+                f"key_env: {source.key_env} is not set to a valid key: export {source.key_env}=…"
+            )
+    return problems
 
 
-def _raised(place: str, work: Callable[[], object]) -> list[str]:
+def _raised(place: str, check: Callable[[], object]) -> list[str]:
+    """Return the error that a check raises, if any."""
     try:
-        work()
+        check()
     except (StopwiseError, RequestError) as error:
         return [f"{place}{error}"]
     return []

@@ -1,4 +1,4 @@
-"""Context without code: numbers of a request, and of each answer, always finite and as many."""
+"""Context features of requests and answers: always finite, always the same number."""
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
@@ -6,66 +6,74 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from stopwise.proxy.chat import Answer, Chat, prompt_of
+from stopwise.proxy.chat import Answer, ChatRequest, prompt_of
 from stopwise.service.server_log import LOG
 
-Known: TypeAlias = Literal["length", "turns", "tools", "schema"]
+RequestFeature: TypeAlias = Literal["length", "turns", "tools", "schema"]
 Embed: TypeAlias = Callable[[str], Awaitable[Sequence[float]]]
-# Numbers that an answer adds to the context.
+# Features that each answer adds to the context.
 REVEALED_NAMES = (
-    "mean log-probability", "least log-probability", "has log-probabilities", "length", "refuses",
+    "mean log-probability", "minimum log-probability", "has log-probabilities", "length", "refusal",
 )  # fmt: skip
 REVEALED = len(REVEALED_NAMES)
-LEAST = -50.0  # of a log-probability: 0 has none that is finite
-SAYS_NO = (
+MIN_LOGPROB = -50.0  # the logarithm of probability 0 is not finite
+REFUSALS = (
     "i can't", "i cannot", "i can not", "i'm sorry", "i am sorry", "i'm unable", "i am unable",
     "i'm not able", "i am not able", "i won't", "as an ai", "i don't know", "i do not know",
 )  # fmt: skip
 
 
-def of_request(chat: Chat, kinds: Sequence[Known]) -> list[float]:
-    """Return what is known before the first arm.
+def request_features(chat: ChatRequest, names: Sequence[RequestFeature]) -> list[float]:
+    """Return the context features of a request.
 
     Examples
     --------
-    >>> chat = Chat(b'{"messages": [{"role": "user", "content": "Hi"}], "tools": [{}]}')
-    >>> of_request(chat, ["turns", "tools", "schema"])
+    >>> chat = ChatRequest(b'{"messages": [{"role": "user", "content": "Hi"}], "tools": [{}]}')
+    >>> request_features(chat, ["turns", "tools", "schema"])
     [1.0, 1.0, 0.0]
     """
-    numbers: dict[Known, Callable[[], float]] = {
+    features: dict[RequestFeature, Callable[[], float]] = {
         "length": lambda: math.log1p(len(prompt_of(chat))),
         "turns": lambda: float(len(chat.messages)),
-        "tools": lambda: float(chat.asks_for("tools", "functions")),
-        "schema": lambda: float(chat.asks_for("response_format")),
+        "tools": lambda: float(chat.has_any("tools", "functions")),
+        "schema": lambda: float(chat.has_any("response_format")),
     }
-    return [numbers[kind]() for kind in kinds]
+    return [features[name]() for name in names]
 
 
-def of_answer(answer: Answer) -> list[float]:
-    """Return what an answer reveals.
-
-    Mean and least log-probability of its tokens and whether there are any, its length, and whether
-    it refuses to answer.
+def answer_features(answer: Answer) -> list[float]:
+    """Return the features that an answer adds, in the order of `REVEALED_NAMES`.
 
     Examples
     --------
-    >>> [round(one, 2) for one in of_answer(Answer.of_text("I can't help with that.", "small"))]
+    >>> answer = Answer.of_text("I can't help with that.", "small")
+    >>> [round(feature, 2) for feature in answer_features(answer)]
     [0.0, 0.0, 0.0, 3.18, 1.0]
     """
-    given = [max(one, LEAST) if one == one else LEAST for one in answer.logprobs()]
-    known = [min(one, 0.0) for one in given] or [0.0]
-    text = answer.text.casefold().replace("\u2019", "'").lstrip()
-    refuses = bool(answer.message.get("refusal")) or any(one in text[:200] for one in SAYS_NO)
-    length = math.log1p(len(answer.text))
-    return [sum(known) / len(known), min(known), float(bool(given)), length, float(refuses)]
+    logprobs = [
+        MIN_LOGPROB if math.isnan(value) else min(max(value, MIN_LOGPROB), 0.0)
+        for value in answer.logprobs()
+    ]
+    has_logprobs = bool(logprobs)
+    logprobs = logprobs or [0.0]
+    start = answer.text.casefold().replace("\u2019", "'").lstrip()[:200]
+    refusal = bool(answer.message.get("refusal")) or any(phrase in start for phrase in REFUSALS)
+    return [
+        sum(logprobs) / len(logprobs),
+        min(logprobs),
+        float(has_logprobs),
+        math.log1p(len(answer.text)),
+        float(refusal),
+    ]
 
 
 class Projection:
-    """Reduces an embedding to a few numbers, by a fixed random projection.
+    """A fixed random projection of embeddings to ``size`` numbers.
 
     Examples
     --------
-    >>> Projection(size=2, seed=7).of([0.5, 0.5, 0.1]) == Projection(2, 7).of([0.5, 0.5, 0.1])
+    >>> embedding = [0.5, 0.5, 0.1]
+    >>> Projection(size=2, seed=7).project(embedding) == Projection(2, 7).project(embedding)
     True
     """
 
@@ -74,21 +82,21 @@ class Projection:
         self._seed = seed
         self._matrix = np.empty((size, 0))
 
-    def of(self, embedding: Sequence[float]) -> list[float]:
-        """Return ``size`` numbers, then 1; zeros where there is no embedding that can be used."""
-        given: Any = np.asarray(embedding, dtype=np.float64).ravel()
-        if not len(given) or not np.isfinite(given).all():
+    def project(self, embedding: Sequence[float]) -> list[float]:
+        """Return ``size`` numbers, then 1; only zeros if the embedding is empty or not finite."""
+        vector: Any = np.asarray(embedding, dtype=np.float64).ravel()
+        if not len(vector) or not np.isfinite(vector).all():
             return [0.0] * (self.size + 1)
-        if self._matrix.shape[1] != len(given):
+        if self._matrix.shape[1] != len(vector):
             random = np.random.default_rng(self._seed)
-            self._matrix = random.standard_normal((self.size, len(given))) / math.sqrt(self.size)
-        length = float(np.linalg.norm(given)) or 1.0
-        return [*(self._matrix @ (given / length)).tolist(), 1.0]
+            self._matrix = random.standard_normal((self.size, len(vector))) / math.sqrt(self.size)
+        norm = float(np.linalg.norm(vector)) or 1.0
+        return [*(self._matrix @ (vector / norm)).tolist(), 1.0]
 
-    async def of_prompt(self, chat: Chat, embed: Embed) -> list[float]:
-        """Return the numbers of a request; zeros if it cannot be embedded now."""
+    async def embed_prompt(self, chat: ChatRequest, embed: Embed) -> list[float]:
+        """Return the projected embedding of a prompt; zeros if embedding it fails."""
         try:
-            return self.of(await embed(prompt_of(chat)))
-        except Exception as error:  # a function of the user's, or an upstream
-            LOG.warning("no embedding", extra={"reason": str(error)})
+            return self.project(await embed(prompt_of(chat)))
+        except Exception as error:  # from the user's function or an upstream
+            LOG.warning("embedding failed", extra={"reason": str(error)})
             return [0.0] * (self.size + 1)

@@ -1,4 +1,4 @@
-"""Cross-fitting: where each round would end under a policy that has not learned from it."""
+"""Cross-fitting: where each round would stop under a policy trained without it."""
 
 from typing import NamedTuple, cast
 
@@ -13,15 +13,16 @@ from stopwise.service.domain import spec as specs
 from stopwise.service.domain.messages import CascadeSpec
 
 FOLDS = 5
-REPEATS = 2  # each with other folds: averages out part of what the choice of folds adds
-SEED = 20261  # of the choice of folds, so that the same rounds give the same report
+REPEATS = 2  # with different folds, to average out part of the variance of their choice
+SEED = 20261  # of the folds, so that the same rounds give the same report
 
 
 class CrossFit(NamedTuple):
-    """Where the n rounds with every output would end.
+    """Stops of the n complete rounds.
 
-    ``stops`` (REPEATS, n) is by the policies that were trained without the round's fold.
-    ``by_policy`` (REPEATS, FOLDS, n) is by each policy on all rounds: how much policies vary.
+    ``stops`` (REPEATS, n) are decided by the policies trained without the round's fold;
+    ``by_policy`` (REPEATS, FOLDS, n) by each policy for all rounds, to estimate the variance
+    between policies.
     """
 
     stops: Ints
@@ -29,10 +30,10 @@ class CrossFit(NamedTuple):
 
 
 def cross_fit(spec: CascadeSpec, policy: PairwisePolicy, rounds: RecordedRounds) -> CrossFit:
-    """Train policies, each without one fold of the rounds, and let them decide.
+    """Train policies, each without one fold of the rounds, and return their decisions.
 
-    ``policy`` is the one that has learned from all of these rounds. If labels have fixed its depth,
-    it decides nothing by disagreement, and all policies stop there.
+    ``policy`` has learned from all of these rounds. If labels have fixed its depth, every policy
+    stops there.
     """
     evaluated = rounds.answered == policy.cascade.n_arms
     complete = rounds.select(evaluated)
@@ -46,20 +47,20 @@ def cross_fit(spec: CascadeSpec, policy: PairwisePolicy, rounds: RecordedRounds)
     for repeat in range(REPEATS):
         fold = random.permutation(rounds.n) % FOLDS
         for k in range(FOLDS):
-            used = fold != k
-            fitted = trained(spec, rounds.select(used), missing[used])
-            decided = fitted.decide_many(complete)
-            left_out = fold[evaluated] == k
-            by_policy[repeat, k] = decided
-            stops[repeat, left_out] = decided[left_out]
+            training = fold != k
+            fitted = train_policy(spec, rounds.select(training), missing[training])
+            decisions = fitted.decide_many(complete)
+            held_out = fold[evaluated] == k
+            by_policy[repeat, k] = decisions
+            stops[repeat, held_out] = decisions[held_out]
     return CrossFit(stops, by_policy)
 
 
 def missing_labels(policy: PairwisePolicy, rounds: RecordedRounds) -> Bools:
-    """Choose rounds whose labels count as missing, so that the same share is as for ``policy``.
+    """Choose rounds whose labels count as missing, in the same proportion as for ``policy``.
 
-    The log has the labels that came, but not the requests that were never answered. They are drawn
-    at random from the rounds without a label in which arms disagree.
+    The log has the labels, but not the label requests that remained unanswered. These are drawn at
+    random from the rounds without a label in which arms disagree.
     """
     chosen = np.zeros(rounds.n, dtype=np.bool_)
     if not policy.labels.came:
@@ -72,29 +73,29 @@ def missing_labels(policy: PairwisePolicy, rounds: RecordedRounds) -> Bools:
     return chosen
 
 
-def trained(
+def train_policy(
     spec: CascadeSpec, rounds: RecordedRounds, missing: Bools | None = None
 ) -> PairwisePolicy:
-    """Return a new policy that has learned from rounds in shadow: every arm ran.
+    """Return a new policy trained on shadow rounds, in which every arm ran.
 
-    Forced rounds make it run every arm while it learns, and afterwards it decides. It learns from
-    every label of the log as from one that was not asked for: if it asked for labels, all that the
-    log does not have would count as missing. It asks for the ``missing`` ones only.
+    With ``forced_rounds`` the policy runs every arm while it learns. Labels of the log count as
+    unrequested: if the policy requested labels, all that the log lacks would count as missing. It
+    requests only the ``missing`` ones.
     """
     settings = dict(spec.policy)
     settings["forced_rounds"] = rounds.n
     if settings.get("labels"):
-        settings["labels"] = 3 * rounds.n  # a third is asked for at once: any that it may ask for
+        settings["labels"] = 3 * rounds.n  # a third may be requested at once, so all of `rounds.n`
     policy = cast(PairwisePolicy, specs.build(replace(spec, policy=settings)))
     unlabelled = replace(rounds, right=None, labelled=None)
     if not settings.get("labels") or missing is None:
         missing = np.zeros(rounds.n, dtype=np.bool_)
-    for part in np.split(np.arange(rounds.n), np.flatnonzero(np.diff(missing)) + 1):
-        some = unlabelled.select(part)
-        if missing[part].any():
-            policy.run_recorded(some)
+    for section in np.split(np.arange(rounds.n), np.flatnonzero(np.diff(missing)) + 1):
+        selected = unlabelled.select(section)
+        if missing[section].any():
+            policy.run_recorded(selected)
         else:
-            policy.observe_many(some, some.answered - 1)
+            policy.observe_many(selected, selected.answered - 1)
     if settings.get("labels"):
         for t in np.flatnonzero(_labelled(rounds)).tolist():
             stop = int(rounds.answered[t]) - 1

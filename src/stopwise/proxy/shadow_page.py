@@ -1,4 +1,4 @@
-"""The page of the dashboard that says what switching on would save."""
+"""Dashboard page with the shadow report."""
 
 import asyncio
 import sys
@@ -19,14 +19,14 @@ from stopwise.service.http.errors import UnknownPath
 from stopwise.service.http.request import Request
 from stopwise.service.server_log import LOG
 
-KEPT = 60.0  # seconds that a report is shown before a new one is made
-SHARE = 10.0  # of the time that a page is open, a tenth at most goes into making reports
-# Requests come first: it has the lowest priority (where there is such a thing).
+MAX_AGE = 60.0  # seconds after which a report is replaced
+MIN_IDLE = 10.0  # pause between reports, in durations of the last: at most a tenth of the time
+# The lowest priority, where the system supports it, so that requests are not delayed.
 COMMAND = "import os; getattr(os, 'nice', int)(19); from stopwise.cli.main import main; main()"
 
 
 class ShadowPage:
-    """Shows the report of ``stopwise proxy report``, made by a process of its own."""
+    """Shows the output of ``stopwise proxy report``, which runs as a separate process."""
 
     def __init__(
         self, config: Config, pages: Pages, background: Callable[[Awaitable[Any]], object]
@@ -37,26 +37,32 @@ class ShadowPage:
         self._making = asyncio.Lock()
         self._reports: dict[str, Report] = {}
         self._made = 0.0  # seconds since 1970
-        # On the clock of time.monotonic, which nobody sets.
-        self._old_at = 0.0  # when `show` makes another
+        # On the clock of time.monotonic, which is never set back.
+        self._expires = 0.0  # when `show` makes another
         self._next = 0.0  # when `latest` makes another
 
     async def show(self, request: Request) -> Page:
         """Return the page of a cascade."""
         name = self._pages.allowed_cascade(request, "observe").spec.name
         if name not in self._config.cascades:
-            raise UnknownPath(f"the proxy has no cascade {name!r} now")
+            raise UnknownPath(f"the proxy does not serve cascade {name!r}")
         async with self._making:
-            if time.monotonic() >= self._old_at:
+            if time.monotonic() >= self._expires:
                 await self._make()
-        values = {"name": name, "report": self._reports.get(name), "time": self._made}
-        values["in_shadow"] = self._config.cascades[name].mode == "shadow"
-        return "shadow.html", {"title": f"{name} in shadow mode", "least": MIN_ROUNDS, **values}
+        values = {
+            "title": f"{name} in shadow mode",
+            "name": name,
+            "report": self._reports.get(name),
+            "time": self._made,
+            "in_shadow": self._config.cascades[name].mode == "shadow",
+            "min_rounds": MIN_ROUNDS,
+        }
+        return "shadow.html", values
 
     def latest(self, name: str) -> Report | None:
-        """Return the newest report of a cascade; if it is old, a newer one is begun."""
+        """Return the newest report of a cascade; start a new one in the background if it is old."""
         if time.monotonic() >= self._next and not self._making.locked():
-            self._next = time.monotonic() + KEPT  # also if it fails
+            self._next = time.monotonic() + MAX_AGE  # even if it fails
             self._background(self._renew())
         return self._reports.get(name)
 
@@ -65,21 +71,20 @@ class ShadowPage:
             began = time.monotonic()
             await self._make()
             now = time.monotonic()
-            self._next = now + max(KEPT, SHARE * (now - began))
+            self._next = now + max(MAX_AGE, MIN_IDLE * (now - began))
 
     async def _make(self) -> None:
-        self._reports = {one.cascade: one for one in await self._reported()}
-        self._made, self._old_at = time.time(), time.monotonic() + KEPT
+        self._reports = {report.cascade: report for report in await self._run_report()}
+        self._made, self._expires = time.time(), time.monotonic() + MAX_AGE
 
-    async def _reported(self) -> list[Report]:
-        """Return the reports that a process of its own makes now."""
+    async def _run_report(self) -> list[Report]:
+        """Run ``stopwise proxy report`` in a separate process and return its reports."""
         with TemporaryDirectory() as folder:
-            words = ["proxy", "report", str(self._config.file), "--out", folder]
-            command = [sys.executable, "-c", COMMAND, *words]
-            finished = await run_child(command)
+            arguments = ["proxy", "report", str(self._config.file), "--out", folder]
+            finished = await run_child([sys.executable, "-c", COMMAND, *arguments])
             if finished.status != 0:
                 reason = finished.errors.decode(errors="replace")
-                LOG.warning("no report", extra={"reason": reason})
-                raise Unavailable("no report could be made; the log says why")
-            found = Path(folder, "report.json").read_bytes()
-        return msgspec.json.decode(found, type=list[Report])
+                LOG.warning("shadow report failed", extra={"reason": reason})
+                raise Unavailable("the shadow report failed; see the log")
+            reports = Path(folder, "report.json").read_bytes()
+        return msgspec.json.decode(reports, type=list[Report])

@@ -1,61 +1,61 @@
-"""Queue of the requests that wait to run in shadow, bounded in number and bytes."""
+"""Queue of requests for shadow rounds, bounded in number and bytes."""
 
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from stopwise.proxy.chat import Answer, Chat
+from stopwise.proxy.chat import Answer, ChatRequest
 
 if TYPE_CHECKING:
-    from stopwise.proxy.turns import Live
+    from stopwise.proxy.chat_run import ServedCascade
 
 
 class ShadowRound(NamedTuple):
-    """A request and its answer, as bytes: decoded they would take several times as much memory."""
+    """A request and its answer, undecoded because decoding multiplies their memory."""
 
-    live: "Live"
+    cascade: "ServedCascade"
     request: bytes
     answer: bytes
     cost: float
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Bytes of the request and the answer."""
         return len(self.request) + len(self.answer)
 
-    def decoded(self) -> tuple[Chat, Answer]:
-        """Return the request and the answer."""
-        return Chat(self.request), Answer(self.answer, self.cost)
+    def decoded(self) -> tuple[ChatRequest, Answer]:
+        """Return the decoded request and answer."""
+        return ChatRequest(self.request), Answer(self.answer, self.cost)
 
 
 class ShadowQueue:
-    """Rounds that wait or run; one that does not fit is refused.
+    """Queue that rejects rounds beyond its limits; running rounds count for the bytes.
 
     Examples
     --------
-    >>> queue = ShadowQueue(most=200, most_bytes=1000)
+    >>> queue = ShadowQueue(max_rounds=200, max_bytes=1000)
     >>> queue.put(ShadowRound(None, bytes(400), bytes(500), 0.0))
     True
     >>> queue.put(ShadowRound(None, bytes(100), b"x", 0.0)), queue.held
     (False, 900)
     """
 
-    def __init__(self, most: int, most_bytes: int) -> None:
-        self.held = 0  # bytes of the rounds that wait or run
-        self._most_bytes = most_bytes
-        self._waiting: asyncio.Queue[ShadowRound] = asyncio.Queue(most)
+    def __init__(self, max_rounds: int, max_bytes: int) -> None:
+        self.held = 0  # bytes of the waiting and running rounds
+        self._max_bytes = max_bytes
+        self._waiting: asyncio.Queue[ShadowRound] = asyncio.Queue(max_rounds)
 
-    def put(self, one: ShadowRound) -> bool:
+    def put(self, shadow_round: ShadowRound) -> bool:
         """Add a round; return whether there was room."""
-        if self._waiting.full() or self.held + one.size > self._most_bytes:
+        if self._waiting.full() or self.held + shadow_round.size > self._max_bytes:
             return False
-        self.held += one.size
-        self._waiting.put_nowait(one)
+        self.held += shadow_round.size
+        self._waiting.put_nowait(shadow_round)
         return True
 
     async def get(self) -> ShadowRound:
-        """Return the oldest round once there is one; `done` must follow."""
+        """Wait for the oldest round and return it; call `done` when it has run."""
         return await self._waiting.get()
 
-    def done(self, one: ShadowRound) -> None:
+    def done(self, shadow_round: ShadowRound) -> None:
         """Release the bytes of a round that has run."""
-        self.held -= one.size
+        self.held -= shadow_round.size

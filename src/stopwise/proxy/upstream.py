@@ -1,4 +1,4 @@
-"""Asking a stage: an upstream over HTTP, or a function in a thread."""
+"""Calls of stages: upstreams over HTTP, or functions."""
 
 import asyncio
 import os
@@ -14,13 +14,12 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from stopwise.proxy import config as configured
 from stopwise.proxy.chat import (
     Answer,
-    Chat,
+    ChatRequest,
     Reply,
     StageFailure,
-    Streamed,
+    StreamCollector,
     decode_json,
     error_body,
     event,
@@ -29,28 +28,29 @@ from stopwise.proxy.chat import (
     too_large,
     total_usage,
 )
+from stopwise.proxy.config import EmbeddingConfig, Limits, StageConfig, import_function
 from stopwise.running.stage import ask_async
 from stopwise.service.server_log import LOG
 
-AHEAD = 256_000  # bytes of a stream that may wait for a slow caller
-PART = 65_536  # bytes that are decompressed or sent at a time
-MAX_MEMBERS = 1000  # of a compressed body: an empty one takes time and adds no bytes
-# Of a connection. The parser turns all that has arrived into objects at once, and those of a
-# response "100 Continue" take 500 times its 25 bytes.
+RELAY_BUFFER = 256_000  # bytes of a stream that may wait for a slow caller
+CHUNK_SIZE = 65_536  # bytes that are decompressed or sent at a time
+MAX_MEMBERS = 1000  # of a compressed body: empty members take time without adding bytes
+# Per connection. The parser creates objects for all received data at once, and those of a response
+# "100 Continue" take 500 times its 25 bytes.
 RECEIVE_BUFFER = 65_536
-TOKEN = 4  # characters of a prompt that count as one token where no usage is known (heuristic)
-AFTER_END = 1.0  # seconds that a stream may stay open after its last event
-# Statuses of an upstream that say that the request itself is at fault.
-REQUESTS = frozenset({400, 404, 405, 409, 413, 415, 422, 429})
+CHARACTERS_PER_TOKEN = 4  # heuristic, for failed calls without usage
+CLOSE_TIMEOUT = 1.0  # seconds that a stream may stay open after its last event
+# Statuses of an upstream that are forwarded, because the request itself caused them.
+CLIENT_ERRORS = frozenset({400, 404, 405, 409, 413, 415, 422, 429})
 
 
 def new_session() -> aiohttp.ClientSession:
-    """Return the connections to all upstreams; every call has a time limit of its own."""
+    """Return the HTTP client session for all upstreams; each call sets its own timeout."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, socket_factory=_new_socket),
-        cookie_jar=aiohttp.DummyCookieJar(),  # an upstream's cookie for one caller is not another's
+        cookie_jar=aiohttp.DummyCookieJar(),  # cookies must not pass from one caller to another
         timeout=aiohttp.ClientTimeout(),
-        auto_decompress=False,  # `Inflater` does it, within the limits
+        auto_decompress=False,  # `Decompressor` enforces the limits
         headers={"accept-encoding": "gzip, deflate"},
     )
 
@@ -63,13 +63,13 @@ def _new_socket(address: tuple[int, int, int, str, Any]) -> socket.socket:
     return connection
 
 
-class Inflater:
-    """Decompresses a body in parts of bounded size; StageFailure if it is invalid.
+class Decompressor:
+    """Decompresses a body in chunks of bounded size; raises `StageFailure` if it is invalid.
 
     Examples
     --------
     >>> import gzip
-    >>> [len(part) for part in Inflater("gzip").parts(gzip.compress(bytes(100_000)))]
+    >>> [len(chunk) for chunk in Decompressor("gzip").chunks(gzip.compress(bytes(100_000)))]
     [65536, 34464]
     """
 
@@ -80,182 +80,184 @@ class Inflater:
         self._engine: Any = None
         self._members = 0
 
-    def parts(self, data: bytes) -> Iterator[bytes]:
-        """Yield the next part of the body, decompressed."""
+    def chunks(self, data: bytes) -> Iterator[bytes]:
+        """Yield the decompressed chunks of the next data of the body."""
         full = False  # whether the engine may hold more output
         while data or full:
             if self._engine is None or self._engine.eof:
-                self._engine = self._next(data)
+                self._engine = self._new_engine(data)
             try:
-                part: bytes = self._engine.decompress(data, PART)
+                chunk: bytes = self._engine.decompress(data, CHUNK_SIZE)
             except zlib.error as error:
                 raise StageFailure(f"the answer is not valid {self._encoding}: {error}") from None
-            full = len(part) == PART and not self._engine.eof
+            full = len(chunk) == CHUNK_SIZE and not self._engine.eof
             data = self._engine.unused_data if self._engine.eof else self._engine.unconsumed_tail
-            if part:
-                yield part
+            if chunk:
+                yield chunk
 
-    def _next(self, data: bytes) -> Any:
-        """Return what decompresses the next member."""
+    def _new_engine(self, data: bytes) -> Any:
+        """Return a zlib decompressor for the next member."""
         self._members += 1
         if self._members > MAX_MEMBERS:
             raise StageFailure(f"the answer has more than {MAX_MEMBERS} {self._encoding} members")
         if self._encoding != "deflate":
             return zlib.decompressobj(16 + zlib.MAX_WBITS)
-        # Some servers send deflate without the header of zlib, whose low 4 bits are 8.
+        # Some servers send deflate without the zlib header, whose low 4 bits are 8.
         return zlib.decompressobj(zlib.MAX_WBITS if data[0] & 15 == 8 else -zlib.MAX_WBITS)
 
 
-def inflater_of(response: aiohttp.ClientResponse) -> Inflater | None:
-    """Return what decompresses a body; None if it is not compressed."""
+def decompressor_of(response: aiohttp.ClientResponse) -> Decompressor | None:
+    """Return the decompressor of a body, or None if it is not compressed."""
     encoding = ", ".join(response.headers.getall("content-encoding", ())).strip().lower()
-    return None if encoding in {"", "identity"} else Inflater(encoding)
+    return None if encoding in {"", "identity"} else Decompressor(encoding)
 
 
-async def body_parts(
-    response: aiohttp.ClientResponse, inflater: Inflater | None, failure: StageFailure, most: int
+async def iter_body(
+    response: aiohttp.ClientResponse,
+    decompressor: Decompressor | None,
+    failure: StageFailure,
+    max_bytes: int,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the body of a response, decompressed; raise the failure beyond ``most`` bytes."""
+    """Yield the decompressed body; raise the failure if it exceeds ``max_bytes``."""
     size = 0
     async for raw in response.content.iter_any():
-        for part in (raw,) if inflater is None else inflater.parts(raw):
-            size += len(part)
-            if size > most:
+        for chunk in (raw,) if decompressor is None else decompressor.chunks(raw):
+            size += len(chunk)
+            if size > max_bytes:
                 raise failure
-            yield part
+            yield chunk
 
 
-async def whole_body(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Return the body of a response, decompressed; StageFailure beyond ``most`` bytes."""
-    inflater = inflater_of(response)
-    parts: list[bytes] = []
+async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """Return the decompressed body; raise `StageFailure` if it exceeds ``max_bytes``."""
+    decompressor = decompressor_of(response)
+    chunks: list[bytes] = []
     size = 0
-    while raw := await response.content.readany():  # half the time of `body_parts`
-        for part in (raw,) if inflater is None else inflater.parts(raw):
-            parts.append(part)
-            size += len(part)
-            if size > most:
-                raise too_large("the answer", most, "max_answer")
-    return b"".join(parts)
+    while raw := await response.content.readany():  # half the time of `iter_body`
+        for chunk in (raw,) if decompressor is None else decompressor.chunks(raw):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > max_bytes:
+                raise too_large("the answer", max_bytes, "max_answer")
+    return b"".join(chunks)
 
 
 class Relay:
-    """A stream on its way to the caller; ``untouched`` passes on every byte as it came."""
+    """Forwards a stream to the caller; if ``untouched``, byte for byte."""
 
     def __init__(self, *, untouched: bool) -> None:
         self.untouched = untouched
         self.started = asyncio.Event()
         self.media_type = "text/event-stream"
-        self.used: Sequence[dict[str, Any]] = ()  # by the stages before
-        self._parts: deque[bytes] = deque()
-        self._waiting = 0  # bytes
+        self.earlier_usage: Sequence[dict[str, Any]] = ()  # of the stages before
+        self._queue: deque[bytes] = deque()
+        self._queued_bytes = 0
         self._ended = False
         self._added = asyncio.Event()
         self._taken = asyncio.Event()
 
     def begin(self, media_type: str) -> None:
-        """Note that a stream begins; one that is passed on untouched begins here."""
+        """Start an untouched stream, whose headers are sent before its first chunk."""
         if self.untouched:
-            self.media_type = media_type if can_be_sent(media_type) else self.media_type
+            self.media_type = media_type if is_valid_header(media_type) else self.media_type
             self.started.set()
 
-    async def put(self, part: bytes) -> None:
-        """Pass a part on and wait for a slow caller; the first part begins the answer."""
-        self._add(part)
+    async def put(self, chunk: bytes) -> None:
+        """Forward a chunk and wait for a slow caller; the first chunk starts the response."""
+        self._add(chunk)
         self.started.set()
-        while self._waiting > AHEAD:
+        while self._queued_bytes > RELAY_BUFFER:
             self._taken.clear()
             await self._taken.wait()
 
     def end(self, last: bytes) -> None:
-        """Pass the last part on, unless it has ended."""
+        """Forward the last chunk, unless the stream has ended."""
         if not self._ended:
             self._ended = True
             self._add(last)
 
-    def fail(self, words: str) -> None:
-        """End a stream that has begun with an error."""
+    def fail(self, message: str) -> None:
+        """If the stream has started, end it with an error."""
         if self.started.is_set():
-            self.end(event(error_body(502, words)))
+            self.end(event(error_body(502, message)))
 
-    def _add(self, part: bytes) -> None:
-        self._parts.append(part)
-        self._waiting += len(part)
+    def _add(self, chunk: bytes) -> None:
+        self._queue.append(chunk)
+        self._queued_bytes += len(chunk)
         self._added.set()
 
-    async def parts(self) -> AsyncGenerator[bytes, None]:
-        """Yield the parts as they come."""
-        while self._parts or not self._ended:
-            if not self._parts:
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Yield chunks until the stream ends."""
+        while self._queue or not self._ended:
+            if not self._queue:
                 self._added.clear()
                 await self._added.wait()
-            part = self._parts.popleft()
-            for begin in range(0, len(part), PART):
-                yield part[begin : begin + PART]
-            self._waiting -= len(part)
+            chunk = self._queue.popleft()
+            for begin in range(0, len(chunk), CHUNK_SIZE):
+                yield chunk[begin : begin + CHUNK_SIZE]
+            self._queued_bytes -= len(chunk)
             self._taken.set()
 
 
-class Source:
-    """A stage of a cascade that can be asked."""
+class StageClient:
+    """Calls one stage of a cascade."""
 
     def __init__(
         self,
-        stage: configured.Stage,
+        stage: StageConfig,
         expected: float,
         session: aiohttp.ClientSession,
-        limits: configured.Limits,
+        limits: Limits,
     ) -> None:
         self.stage = stage
         self._limits = limits
         self.expected = expected
-        self._usage_error = ""  # as logged last
-        self._call = None if stage.python is None else configured.function(stage.python)
-        self._post = poster(stage, "chat/completions", session)
+        self._usage_error = ""  # the last one logged
+        self._function = None if stage.python is None else import_function(stage.python)
+        self._post = make_post(stage, "chat/completions", session)
 
     async def ask(
-        self, chat: Chat, seconds: float, left: float = 0.0, relay: Relay | None = None
+        self, chat: ChatRequest, seconds: float, left: float = 0.0, relay: Relay | None = None
     ) -> Answer:
-        """Return the answer, or raise `StageFailure`.
+        """Return the answer of the stage, or raise `StageFailure`.
 
-        Where there is a relay, the answer is passed on as it comes: then ``seconds`` limit each
-        pause, and ``left`` limits the whole.
+        With a relay, the answer is streamed to the caller: ``seconds`` then limit each pause, and
+        ``left`` limits the stream.
         """
         try:
-            if self._call is not None:
-                answer = await self._called(self._call, chat, seconds)
+            if self._function is not None:
+                answer = await self._call_function(self._function, chat, seconds)
             elif relay is None:
-                answer = await self._asked(chat, seconds)
+                answer = await self._complete(chat, seconds)
             else:
-                answer = await self._streamed(chat, seconds, left, relay)
+                answer = await self._stream(chat, seconds, left, relay)
         except TimeoutError:
-            words = f"{self.stage.name} did not answer within {seconds:.3g} seconds"
-            raise StageFailure(words, 504, cost=self._failed_cost(chat)) from None
-        except (aiohttp.ClientError, ValueError) as error:  # a ValueError: no valid header
-            words = f"{self.stage.name} cannot be reached: {str(error) or type(error).__name__}"
-            # What could not be connected to, or asked, was not sent the request.
+            message = f"{self.stage.name} did not answer within {seconds:.3g} seconds"
+            raise StageFailure(message, 504, cost=self._failed_cost(chat)) from None
+        except (aiohttp.ClientError, ValueError) as error:  # ValueError: an invalid header
+            message = f"{self.stage.name} cannot be reached: {str(error) or type(error).__name__}"
             sent = not isinstance(error, aiohttp.ClientConnectorError | ValueError)
             cost = self._failed_cost(chat) if sent else 0.0
-            raise StageFailure(words, cost=cost) from None
+            raise StageFailure(message, cost=cost) from None
         except StageFailure as failure:
-            words, cost = f"{self.stage.name}: {failure}", self._failed_cost(chat, failure.reply)
-            raise StageFailure(words, failure.status, failure.reply, cost) from None
-        self._note_usage(answer.usage_error)
+            message = f"{self.stage.name}: {failure}"
+            cost = self._failed_cost(chat, failure.reply)
+            raise StageFailure(message, failure.status, failure.reply, cost) from None
+        self._log_usage_error(answer.usage_error)
         answer.cost = self._cost(answer.tokens, self.expected)
         return answer
 
-    def _cost(self, tokens: Sequence[float], otherwise: float) -> float:
-        """Return what tokens cost, or another number where none are known."""
-        paid = self.stage.price(tokens) if any(tokens) else None
-        return otherwise if paid is None else paid
+    def _cost(self, tokens: Sequence[float], default: float) -> float:
+        """Return the cost of (prompt, completion) tokens, or the default if none are reported."""
+        cost = self.stage.price(tokens) if any(tokens) else None
+        return default if cost is None else cost
 
-    def _failed_cost(self, chat: Chat, reply: Reply | None = None) -> float:
-        """Return what a call without an answer cost, as a budget has to count it.
+    def _failed_cost(self, chat: ChatRequest, reply: Reply | None = None) -> float:
+        """Return the cost of a failed call, for the budget.
 
-        That is the usage in the reply, else that of the prompt alone; a price for the call counts
-        as a whole.
+        Without usage in the reply, only the prompt is counted; a price per call counts in full.
         """
-        prompt = len(prompt_of(chat)) / TOKEN, 0.0
+        prompt = len(prompt_of(chat)) / CHARACTERS_PER_TOKEN, 0.0
         estimate = self._cost(prompt, self.expected)
         if reply is None:
             return estimate
@@ -263,216 +265,225 @@ class Source:
             usage, problem = read_usage(decode_json(reply.body)["usage"])
         except (ValueError, LookupError, TypeError, RecursionError):
             return estimate
-        self._note_usage(problem)
+        self._log_usage_error(problem)
         tokens = [usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens")]
         return self._cost(tokens, estimate)
 
-    def _note_usage(self, problem: str) -> None:
-        """Log that the usage of an answer cannot be used, unless it is the same as before."""
+    def _log_usage_error(self, problem: str) -> None:
+        """Log that the usage of an answer is ignored, unless the last problem was the same."""
         if problem and problem != self._usage_error:
             fields = {"stage": self.stage.name, "reason": problem}
             LOG.warning("usage ignored", extra=fields)
             self._usage_error = problem
 
-    async def _called(self, call: Callable[..., Any], chat: Chat, seconds: float) -> Answer:
+    async def _call_function(
+        self, function: Callable[..., Any], chat: ChatRequest, seconds: float
+    ) -> Answer:
         try:
-            given = await ask_async(call, chat.plain(), seconds)
+            result = await ask_async(function, chat.to_dict(), seconds)
         except TimeoutError:
             raise
         except Exception as error:
             raise StageFailure(f"{type(error).__name__}: {error}") from error
         try:
-            if isinstance(given, str):
-                return Answer.of_text(given, self.stage.name)
-            return Answer(msgspec.json.encode(given, enc_hook=str))
+            if isinstance(result, str):
+                return Answer.of_text(result, self.stage.name)
+            return Answer(msgspec.json.encode(result, enc_hook=str))
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
-            raise StageFailure(f"the answer cannot be written as JSON: {error}") from None
+            raise StageFailure(f"the answer cannot be encoded as JSON: {error}") from None
 
-    async def _asked(self, chat: Chat, seconds: float) -> Answer:
-        sent = chat.sent(self.stage.model, stream=False, extra=self.stage.extra)
-        async with asyncio.timeout(seconds), self._post(sent) as response:
-            body = await whole_body(response, self._limits.max_answer)
+    async def _complete(self, chat: ChatRequest, seconds: float) -> Answer:
+        request = chat.upstream_body(self.stage.model, stream=False, extra=self.stage.extra)
+        async with asyncio.timeout(seconds), self._post(request) as response:
+            body = await read_body(response, self._limits.max_answer)
             return _answer(response, body)
 
-    async def _streamed(self, chat: Chat, seconds: float, left: float, relay: Relay) -> Answer:
-        """Pass a stream on; ``seconds`` limit its pauses, ``left`` limits all of it."""
-        sent = chat.sent(self.stage.model, stream=True, extra=self.stage.extra)
+    async def _stream(self, chat: ChatRequest, seconds: float, left: float, relay: Relay) -> Answer:
+        """Forward a stream; ``seconds`` limit each pause of the upstream, ``left`` the stream."""
+        request = chat.upstream_body(self.stage.model, stream=True, extra=self.stage.extra)
         limits, clock = self._limits, asyncio.get_running_loop().time
         until = clock() + left
-        streamed = Streamed(limits.max_answer)
-        reader = _Reader(streamed, limits.max_line, relay)
+        collector = StreamCollector(limits.max_answer)
+        reader = _StreamReader(collector, limits.max_line, relay)
         try:
-            async with asyncio.timeout(seconds) as limit, self._post(sent) as response:
-                kind = response.headers.get("content-type", "")
-                if response.status != 200 or "event-stream" not in kind:  # it does not stream
-                    return _answer(response, await whole_body(response, limits.max_answer))
+            async with asyncio.timeout(seconds) as timeout, self._post(request) as response:
+                media_type = response.headers.get("content-type", "")
+                if response.status != 200 or "event-stream" not in media_type:
+                    return _answer(response, await read_body(response, limits.max_answer))
                 failure = too_large("the stream", limits.max_stream, "max_stream")
-                parts = body_parts(response, inflater_of(response), failure, limits.max_stream)
-                relay.begin(kind)
-                async with aclosing(parts):
-                    async for part in parts:
-                        limit.reschedule(until)  # a pause of the caller is not one of the upstream
-                        await reader.add(part)
-                        if streamed.done:
-                            until = min(until, clock() + AFTER_END)
-                        limit.reschedule(min(clock() + seconds, until))
+                body = iter_body(response, decompressor_of(response), failure, limits.max_stream)
+                relay.begin(media_type)
+                async with aclosing(body):
+                    async for chunk in body:
+                        timeout.reschedule(until)  # waiting for the caller is not the stage's pause
+                        await reader.add(chunk)
+                        if collector.done:
+                            until = min(until, clock() + CLOSE_TIMEOUT)
+                        timeout.reschedule(min(clock() + seconds, until))
                 await reader.end()
         except (TimeoutError, aiohttp.ClientError) as error:
-            if not streamed.done:  # else all has come, and the upstream did not hang up
+            if not collector.done:  # otherwise the answer is complete and only the close is late
                 relay.fail(f"{self.stage.name} broke off: {str(error) or type(error).__name__}")
                 raise
         try:
             if reader.problem is not None:
                 raise reader.problem
-            if not streamed.complete:
+            if not collector.complete:
                 raise StageFailure("the stream broke off")
-            return Answer(streamed.body())
+            return Answer(collector.body())
         except StageFailure:
             if relay.untouched:
-                relay.end(b"")  # the caller has it as it came; nothing is learned from it
+                relay.end(b"")  # the caller has received the stream; the policy skips it
             raise
 
 
-class _Reader:
-    """Collects what a stream says, and passes it on."""
+class _StreamReader:
+    """Collects the events of a stream and forwards them."""
 
-    def __init__(self, into: Streamed, max_line: int, relay: Relay) -> None:
-        self.problem: StageFailure | None = None  # why an untouched stream is not learned from
-        self._into = into
+    def __init__(self, collector: StreamCollector, max_line: int, relay: Relay) -> None:
+        self.problem: StageFailure | None = None  # why the policy skips an untouched stream
+        self._collector = collector
         self._relay = relay
-        self._events = Events(max_line)
+        self._events = EventSplitter(max_line)
 
-    async def add(self, part: bytes) -> None:
-        """Read the next part."""
+    async def add(self, chunk: bytes) -> None:
+        """Read the next chunk."""
         if self._relay.untouched:
-            await self._relay.put(part)
-        await self._read(part)
+            await self._relay.put(chunk)
+        await self._read(chunk)
 
     async def end(self) -> None:
-        """Read what is left at the end."""
+        """Read the unfinished event at the end of the stream."""
         await self._read(None)
 
-    async def _read(self, part: bytes | None) -> None:
+    async def _read(self, chunk: bytes | None) -> None:
         if self.problem is not None:
             return
-        passed: list[bytes] = []
+        forwarded: list[bytes] = []
         problem: StageFailure | None = None
         try:
-            for raw in self._events.rest() if part is None else self._events.add(part):
-                passed += self._passed_on(raw)
+            for raw in self._events.remainder() if chunk is None else self._events.add(chunk):
+                forwarded += self._collect(raw)
         except StageFailure as failure:
             problem = failure
-        if passed:  # at once: a part may hold thousands of events
-            await self._relay.put(b"".join(passed))
+        if forwarded:  # together, because a chunk may contain thousands of events
+            await self._relay.put(b"".join(forwarded))
         if self._relay.untouched:
             self.problem = problem
         elif problem is not None:
             raise problem
 
-    def _passed_on(self, raw: bytes) -> list[bytes]:
-        """Collect an event; return what to pass on of it."""
-        chunk = self._into.add(_data(raw))
+    def _collect(self, raw: bytes) -> list[bytes]:
+        """Collect an event; return the bytes to forward."""
+        chunk = self._collector.add(_data(raw))
         relay = self._relay
-        if self._into.done or relay.untouched:
+        if self._collector.done or relay.untouched:
             return []
-        used: object = (chunk or {}).get("usage")
-        if chunk is not None and isinstance(used, dict) and relay.used:
-            total = total_usage([*relay.used, read_usage(chunk["usage"])[0]])
+        usage: object = (chunk or {}).get("usage")
+        if chunk is not None and isinstance(usage, dict) and relay.earlier_usage:
+            total = total_usage([*relay.earlier_usage, read_usage(chunk["usage"])[0]])
             return [event({**chunk, "usage": total})]
         return [raw, b"\n\n"]
 
 
-class Events:
-    r"""Cuts a stream of bytes into events, in linear time.
+class EventSplitter:
+    r"""Splits a stream of bytes into server-sent events, in linear time.
 
     Examples
     --------
-    >>> events = Events(1000)
-    >>> events.add(b"data: 1\n"), events.add(b"\ndata: 2\r\n\r\ndata"), events.rest()
+    >>> events = EventSplitter(1000)
+    >>> events.add(b"data: 1\n"), events.add(b"\ndata: 2\r\n\r\ndata"), events.remainder()
     ([], [b'data: 1', b'data: 2'], [b'data'])
     """
 
     def __init__(self, max_line: int) -> None:
         self._max_line = max_line
-        self._waiting = bytearray()
-        self._held = b""  # a carriage return, which a line feed may follow
+        self._buffer = bytearray()
+        self._carriage_return = b""  # at the end of the last chunk: a line feed may follow
 
-    def add(self, part: bytes) -> list[bytes]:
-        """Return the events that are complete now."""
-        begin = max(len(self._waiting) - 1, 0)  # what comes before has been searched
-        part = self._held + part
-        self._held = b"\r" if part.endswith(b"\r") else b""
-        lines = part.removesuffix(self._held)
-        self._waiting += lines.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        end = self._waiting.rfind(b"\n\n", begin)
+    def add(self, chunk: bytes) -> list[bytes]:
+        """Add a chunk and return the events that it completes."""
+        begin = max(len(self._buffer) - 1, 0)  # everything before has been searched
+        chunk = self._carriage_return + chunk
+        self._carriage_return = b"\r" if chunk.endswith(b"\r") else b""
+        lines = chunk.removesuffix(self._carriage_return)
+        self._buffer += lines.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        end = self._buffer.rfind(b"\n\n", begin)
         events: list[bytes] = []
         if end >= 0:
-            events = bytes(self._waiting[:end]).split(b"\n\n")
-            del self._waiting[: end + 2]
-        if max(map(len, [*events, self._waiting])) > self._max_line:
+            events = bytes(self._buffer[:end]).split(b"\n\n")
+            del self._buffer[: end + 2]
+        if max(map(len, [*events, self._buffer])) > self._max_line:
             raise too_large("a line or event of the stream", self._max_line, "max_line")
         return events
 
-    def rest(self) -> list[bytes]:
-        """Return what is left at the end."""
-        return [bytes(self._waiting)] if self._waiting.strip() else []
+    def remainder(self) -> list[bytes]:
+        """Return the unfinished event at the end of the stream, if any."""
+        return [bytes(self._buffer)] if self._buffer.strip() else []
 
 
-def can_be_sent(value: str) -> bool:
-    r"""Return whether a header of an upstream can be passed on: a server refuses to send others.
+def is_valid_header(value: str) -> bool:
+    r"""Return whether a header of an upstream can be forwarded; the server rejects others.
 
     Examples
     --------
-    >>> can_be_sent("text/event-stream;\tcharset=utf-8"), can_be_sent("text/\x01")
+    >>> is_valid_header("text/event-stream;\tcharset=utf-8"), is_valid_header("text/\x01")
     (True, False)
     """
     return value.isascii() and value.replace("\t", " ").isprintable()
 
 
 def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
-    """Return the answer in a response, or raise `StageFailure` with what came instead."""
+    """Return the answer in a response; raise `StageFailure` with the reply if it has none."""
     status, headers = response.status, response.headers
     media_type = headers.get("content-type", "")
-    media_type = media_type if media_type and can_be_sent(media_type) else "application/json"
-    after = headers.get("retry-after")
-    reply = Reply(status, body, media_type, after if can_be_sent(after or "") else None)
+    media_type = media_type if media_type and is_valid_header(media_type) else "application/json"
+    retry_after = headers.get("retry-after")
+    if not is_valid_header(retry_after or ""):
+        retry_after = None
+    reply = Reply(status, body, media_type, retry_after)
     if status == 200:
         try:
             return Answer(body)
         except StageFailure as failure:
             raise StageFailure(str(failure), failure.status, reply) from None
-    said = body[:200].decode(errors="replace")
-    with suppress(ValueError, LookupError, TypeError, RecursionError):  # a body of any kind
-        said = str(decode_json(body)["error"]["message"])
-    shown = status if status in REQUESTS else 504 if status in {408, 504} else 502
-    raise StageFailure(f"status {status}: {said}", shown, reply)
+    message = body[:200].decode(errors="replace")
+    with suppress(ValueError, LookupError, TypeError, RecursionError):  # the body may be anything
+        message = str(decode_json(body)["error"]["message"])
+    failure_status = 502
+    if status in CLIENT_ERRORS:
+        failure_status = status
+    elif status in {408, 504}:
+        failure_status = 504
+    raise StageFailure(f"status {status}: {message}", failure_status, reply)
 
 
-def poster(
-    source: configured.Stage | configured.Embedding, path: str, session: aiohttp.ClientSession
+def make_post(
+    source: StageConfig | EmbeddingConfig, path: str, session: aiohttp.ClientSession
 ) -> Callable[[bytes], AbstractAsyncContextManager[aiohttp.ClientResponse]]:
-    """Return what posts a body to an upstream: a context manager of the response."""
+    """Return a function that posts a body to an upstream."""
     url = URL(f"{(source.url or '').rstrip('/')}/{path}")
-    # Once: aiohttp itself would read ~/.netrc for each request.
-    direct = proxy_bypass(url.host or "")
-    how: Any = {"proxy": None if direct else getproxies().get(url.scheme), "allow_redirects": False}
+    # Once: with trust_env, aiohttp would read ~/.netrc for each request.
+    proxy = None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
+    options: Any = {"proxy": proxy, "allow_redirects": False}
     headers = {"content-type": "application/json"}
     if source.key_env:
         headers["authorization"] = f"Bearer {os.environ.get(source.key_env, '')}"
-    return lambda body: session.post(url, data=body, headers=headers, **how)
+    return lambda body: session.post(url, data=body, headers=headers, **options)
 
 
 def _data(raw: bytes) -> bytes:
-    return b"\n".join(one[5:] for one in raw.split(b"\n") if one.startswith(b"data:")).strip()
+    """Return the data of a server-sent event."""
+    return b"\n".join(line[5:] for line in raw.split(b"\n") if line.startswith(b"data:")).strip()
 
 
 async def embed(
-    source: configured.Embedding, post: Callable[[bytes], Any], text: str, most: int
+    source: EmbeddingConfig, post: Callable[[bytes], Any], text: str, max_bytes: int
 ) -> Sequence[float]:
-    """Return the embedding of a text, from a function or from an upstream."""
+    """Return the embedding of a text, from a function or an upstream."""
     if source.python is not None:
-        return await ask_async(configured.function(source.python), text, source.timeout)
-    sent = msgspec.json.encode({"model": source.model, "input": text})
-    async with asyncio.timeout(source.timeout), post(sent) as response:
-        body = await whole_body(response, most)
+        return await ask_async(import_function(source.python), text, source.timeout)
+    request = msgspec.json.encode({"model": source.model, "input": text})
+    async with asyncio.timeout(source.timeout), post(request) as response:
+        body = await read_body(response, max_bytes)
     return decode_json(body)["data"][0]["embedding"]
