@@ -314,7 +314,7 @@ def test_ten_labels_that_match_nothing_are_reported(
         assert answer.status_code == 200
         assert "the last 10 labels match no arm" in answer.json()["warning"]
         assert '"Invoices"' in answer.json()["warning"]
-        assert 'm0 said "billing"' in answer.json()["warning"]
+        assert 'm0 answered "billing"' in answer.json()["warning"]
         assert lines() == [("tickets", 10)]
         assert notice(proxy)
         assert "the last 11 labels" in label(proxy, ask(proxy), "Invoices").json()["warning"]

@@ -1,4 +1,4 @@
-"""A process of its own for work that would delay requests."""
+"""Run commands in child processes, for work that would delay requests."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ PIPE = asyncio.subprocess.PIPE
 
 
 class ChildResult(NamedTuple):
-    """The exit status of a process and its output."""
+    """The exit status and the output of a process."""
 
     status: int
     output: bytes
     errors: bytes
 
 
-async def run_child(command: Sequence[str], given: bytes = b"") -> ChildResult:
-    """Run a command with input and return its output; the process ends with this call.
+async def run_child(command: Sequence[str], stdin: bytes = b"") -> ChildResult:
+    """Run a command and return its output.
 
     If the call is cancelled, the process is killed and waited for.
 
@@ -28,11 +28,11 @@ async def run_child(command: Sequence[str], given: bytes = b"") -> ChildResult:
     """
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     try:
-        output, errors = await process.communicate(given)
+        output, errors = await process.communicate(stdin)
     except BaseException:
         with suppress(ProcessLookupError):
             process.kill()
-        await process.communicate()  # its pipes close before the event loop does
+        await process.communicate()  # so that its pipes close before the event loop does
         raise
-    assert process.returncode is not None  # `communicate` has waited for it
+    assert process.returncode is not None  # `communicate` waits for the process
     return ChildResult(process.returncode, output, errors)

@@ -1,4 +1,4 @@
-"""A running service, as its entry points (HTTP, dashboard, metrics) use it."""
+"""A running service, used by its entry points: HTTP, dashboard, metrics and proxy."""
 
 import asyncio
 import gc
@@ -43,147 +43,157 @@ from stopwise.service.persistence.stores.base import EventStore
 from stopwise.service.persistence.stores.opening import open_store
 from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
-from stopwise.service.writer import WAIT, Early, Writer, unavailable
+from stopwise.service.writer import RETRY_AFTER, EarlyCheck, Writer, unavailable
 
 T = TypeVar("T")
-# Takes a label and how its round ended; returns the output that it equals, or one that none equals.
+# Takes a label and the event that ended its round; returns the output equal to the label, or an
+# output equal to none.
 LabelReader: TypeAlias = Callable[[object, Reported], bytes]
-END = 1 << 60  # beyond any event
-GROWTH = 4  # a new snapshot when the log has grown by a quarter: their cost stays in proportion
-LOOK_EVERY = 1.0  # seconds between looks whether a snapshot is due
-KEEP_UNUSED = 600.0  # seconds that a replica follows a cascade about which nobody asks it
-ON_LOOP = 2e7  # multiplications, about 5 ms: what may take longer runs in a thread
+BEYOND_END = 1 << 60  # a position after any event
+# A snapshot is due when the log has grown by 1/4, so that their total cost is linear in the log.
+SNAPSHOT_GROWTH = 4
+CHECK_INTERVAL = 1.0  # seconds between checks whether a snapshot is due
+UNUSED_SECONDS = 600.0  # seconds without a request after which a replica unloads a cascade
+MAX_WORK_ON_LOOP = 2e7  # multiplications, about 5 ms; longer requests run in a thread
 
 
 class Service:
-    """One service, on one event loop; nobody else uses its store."""
+    """One service on one event loop, which owns its store."""
 
     def __init__(self, store: EventStore, settings: Settings) -> None:
         self.settings = settings
         self.counters = Counters()
-        # By cascade: how a label becomes an output, where that is more than equality.
+        # By cascade: reads labels if outputs are not simply compared by equality.
         self.label_readers: dict[str, LabelReader] = {}
-        self.recovering = "the service has not started"  # how far it has come; "" once done
-        self.draining = False  # about to stop: requests are answered, and `ready` is False
-        self.preparing = ""  # what an application on top of it still does after the start
-        # The error, should it be unable to go on.
+        self.recovering = "the service has not started"  # the progress of recovery; "" once done
+        self.draining = False  # before stopping: requests are served, but `ready` is False
+        self.preparing = ""  # what an application on top of the service is still loading
         self.failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._store = store
-        self._reader = open_store(settings.store)  # a connection of its own, to look up events
+        self._reader = open_store(settings.store)  # a second connection, to look up events
         self._reading = asyncio.Lock()
         self._last_snapshot = 0
         self._reloader = Reloader(lambda: self.state.failed, self._reload)
-        woken = self._reloader.wake
-        self.writer = Writer(store, settings, self.counters, self._recover, failed=woken)
+        self.writer = Writer(
+            store, settings, self.counters, self._recover, on_failure=self._reloader.wake
+        )
         self._loading: dict[str, asyncio.Task[None]] = {}  # by the name of the cascade
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- start and stop -----------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the store and begin to read the log in the background, until `ready`."""
+        """Open the store and start to read the log in the background, until `ready`."""
         await self._store.open()
         if not self._store.shared:
-            await self._store.begin(END)  # or fail: another process serves this file
+            await self._store.begin(BEYOND_END)  # fails if another process serves this file
         self.recovering = "reading the log"
-        work = (self._live(), self._snapshots(), self._reloader.run())
-        self._tasks = [asyncio.create_task(one) for one in work]
+        self._tasks = [
+            asyncio.create_task(self._run_writer()),
+            asyncio.create_task(self._write_snapshots()),
+            asyncio.create_task(self._reloader.run()),
+        ]
 
-    async def _live(self) -> None:
+    async def _run_writer(self) -> None:
         try:
             await self.writer.run()
         except asyncio.CancelledError:
             raise
         except Exception as error:
             self.recovering = f"failed: {error}"
-            LOG.critical("the service cannot go on", extra={"reason": str(error)}, exc_info=error)
+            LOG.critical("fatal error, shutting down", extra={"reason": str(error)}, exc_info=error)
             self.failed.set_result(error)
 
     async def _recover(self) -> State:
-        def progress(_stage: str, done: int, of: int) -> None:
-            self.recovering = f"recovering: {done:,} of {of:,} events"
+        def progress(_stage: str, done: int, total: int) -> None:
+            self.recovering = f"recovering: {done:,} of {total:,} events"
 
         follows = (self.state.follows or ()) if self._store.shared else None
         state = await recover_state(self._store, follows, progress, isolate_failures=True)
         self._last_snapshot = max(await self._store.snapshots(), default=0)
-        if not self.state.position:  # the first time
+        if not self.state.position:  # the first recovery
             gc.collect()
-            gc.freeze()  # what is here now stays; the collector need not look at it again
+            gc.freeze()  # existing objects live until the end, so the collector can skip them
         self.recovering = ""
         LOG.info("ready", extra={"events": state.position})
         return state
 
     async def stop(self) -> None:
-        """Finish what is waiting, write a snapshot, and close."""
-        live, writer = self._tasks[:1], self.writer
+        """Finish waiting requests, write a snapshot, and close the store."""
+        writer_task, writer = self._tasks[:1], self.writer
         if not self.recovering:
             writer.stop()
-            await asyncio.wait(live, timeout=self.settings.stop_timeout)
-        finished = all(task.done() for task in live) and not self.failed.done()
+            await asyncio.wait(writer_task, timeout=self.settings.stop_timeout)
+        finished = all(task.done() for task in writer_task) and not self.failed.done()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         complete = finished and writer.settled and not self.writer.write_error
         if complete and self.state.position > self._last_snapshot:
             state = None if self._store.shared or self.state.failed else self.state
-            await self._save(write_snapshot(self.settings.store, state))
+            await self._save_snapshot(write_snapshot(self.settings.store, state))
         for store in (self._store, self._reader):
             await store.close()
 
-    async def _snapshots(self) -> None:
-        """Write a snapshot whenever the log has grown enough since the last."""
+    async def _write_snapshots(self) -> None:
+        """Write a snapshot whenever the log has grown enough since the last one."""
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(CHECK_INTERVAL)
             if self.recovering:
                 continue
             try:
-                await self._forget()
-            except (RequestError, StopwiseError):  # nothing can be read or written: later
+                await self._free_memory()
+            except (RequestError, StopwiseError):  # the store is unavailable: try later
                 pass
             except Exception as error:
                 LOG.error("memory could not be freed", exc_info=error)
             position = self.state.position
-            due = max(self.settings.snapshot_every, position // GROWTH)
+            due = max(self.settings.snapshot_every, position // SNAPSHOT_GROWTH)
             if position - self._last_snapshot >= due:
-                await self._save(snapshot_process(self.settings.store))
+                await self._save_snapshot(snapshot_process(self.settings.store))
 
-    async def _forget(self) -> None:
-        """Forget cascades that nobody asks about, and rounds that were compacted away."""
+    async def _free_memory(self) -> None:
+        """Unload unused cascades, and forget rounds that were compacted away."""
         async with self._reading:
             await self._reader.open()
-            first = await self._reader.first() or 0
-        if self.state.follows or first > self.state.log_start:
-            await self.writer.read(lambda state: (state.unfollow(KEEP_UNUSED), state.forget(first)))
+            log_start = await self._reader.first() or 0
 
-    async def _save(self, writing: Awaitable[int]) -> None:
-        """Write a snapshot. Whatever goes wrong, the log has it all, and the next may succeed."""
+        def free(state: State) -> None:
+            state.unfollow(UNUSED_SECONDS)
+            state.forget(log_start)
+
+        if self.state.follows or log_start > self.state.log_start:
+            await self.writer.read(free)
+
+    async def _save_snapshot(self, writing: Awaitable[int]) -> None:
+        """Write a snapshot; errors are logged, because the log is complete without it."""
         position = self.state.position
         try:
             written = await writing
         except Exception as error:
             LOG.warning("no snapshot could be written", extra={"reason": str(error)})
         else:
-            if written:  # else another replica writes one
+            if written:  # 0 if another replica is writing one
                 position = written
                 self.counters.snapshots += 1
-                LOG.info("snapshot", extra={"events": position})
+                LOG.info("snapshot written", extra={"events": position})
         self._last_snapshot = max(self._last_snapshot, position)
 
     # -- state and health ---------------------------------------------------------------------
 
     @property
     def state(self) -> State:
-        """The state at the end of the log; read it, do not change it (see `readable`)."""
+        """The state at the end of the log; read it only after `readable`, and do not change it."""
         return self.writer.state
 
     @property
     def ready(self) -> bool:
-        """Whether requests should be sent here."""
+        """Whether the service accepts requests."""
         return not self.not_ready
 
     @property
     def not_ready(self) -> str:
-        """Why requests should not be sent here; "" if they should."""
+        """Why the service does not accept requests; "" if it does."""
         return (
             (self.draining and "the service is about to stop")
             or self.writer.write_error
@@ -193,29 +203,29 @@ class Service:
 
     @property
     def lag(self) -> float:
-        """Seconds since memory last had all of the log; 0 where nobody else writes."""
-        alone = not self._store.shared and not self.writer.write_error
-        return 0.0 if alone else time.monotonic() - self.writer.up_to_date_at
+        """Seconds since the state was last up to date; 0 if no other process writes the log."""
+        only_writer = not self._store.shared and not self.writer.write_error
+        return 0.0 if only_writer else time.monotonic() - self.writer.up_to_date_at
 
     async def readable(self) -> None:
-        """Wait until no request is being applied in a thread: then the state can be read."""
+        """Wait until no thread is changing the state."""
         while not self.writer.idle.is_set():
             await self.writer.idle.wait()
 
     def check_recovered(self) -> None:
-        """Refuse if the log has not been read yet."""
+        """Raise `Unavailable` while the log is being read."""
         if self.recovering:
-            words = f"the service is not ready: {self.not_ready}. Try again a little later"
-            raise Unavailable(words, retry_after=WAIT)
+            message = f"the service is not ready: {self.not_ready}. Try again later"
+            raise Unavailable(message, retry_after=RETRY_AFTER)
 
     # -- cascades -----------------------------------------------------------------------------
 
     async def cascades(self) -> list[m.CascadeView]:
-        """Return every cascade, in the order of creation."""
+        """Return all cascades in the order of creation."""
         return await self.look_up(lambda: [self._view(name) for name in self.state.cascades])
 
     def _view(self, name: str) -> m.CascadeView:
-        """Return a cascade in a list, which others must not make impossible to show."""
+        """Return the view of a cascade for the list; its own failure must not hide the others."""
         try:
             return self.state.cascade(name).view()
         except CascadeNotLoaded:
@@ -233,10 +243,10 @@ class Service:
 
     async def create(self, spec: m.CascadeSpec, key: str | None) -> tuple[m.CascadeView, bool]:
         """Create a cascade; also return whether it is new."""
-        # As the log will have it: a cost of 0 is 0.0 there.
+        # Normalise the spec as the log does, where a cost of 0 is 0.0.
         spec = msgspec.convert(msgspec.to_builtins(spec), m.CascadeSpec)
         try:
-            msgspec.msgpack.encode(spec)  # as the log will hold it: integers have 64 bits
+            msgspec.msgpack.encode(spec)  # fails for integers of more than 64 bits
         except (OverflowError, UnicodeEncodeError) as error:
             raise InvalidRequest(f"this cascade cannot be stored: {error}") from None
         limits = self.settings
@@ -259,7 +269,7 @@ class Service:
         return await self.load_and_retry(lambda: self.submit(create, spec.name))
 
     async def retire(self, name: str) -> m.CascadeView:
-        """Retire a cascade: it takes no new rounds."""
+        """Retire a cascade, so that it accepts no new rounds."""
 
         def retire(state: State, time: float) -> CommandResult:
             return commands.retire_cascade(state, time, name)
@@ -273,7 +283,7 @@ class Service:
         name: str,
         request: m.RoundRequest | m.BatchRequest,
         key: str | None,
-        early: Early | None = None,
+        early: EarlyCheck | None = None,
     ) -> tuple[list[m.RoundAnswer], bool]:
         """Open one round or a batch; also return whether they are new."""
         single = isinstance(request, m.RoundRequest)
@@ -281,8 +291,11 @@ class Service:
         complete = isinstance(request, m.RoundRequest) and request.complete is True
         contexts: Contexts = [request.context] if single else request.contexts
         if len(contexts) > self.settings.max_batch:
-            words = f"{len(contexts):,} contexts; a batch has {self.settings.max_batch:,} at most"
-            raise RequestTooLarge(words, field="contexts")
+            message = (
+                f"a batch may have at most {self.settings.max_batch:,} contexts (max_batch), "
+                f"got {len(contexts):,}"
+            )
+            raise RequestTooLarge(message, field="contexts")
         digest = b"" if key is None else request_digest(request)
 
         def open_rounds(state: State, time: float) -> CommandResult:
@@ -297,20 +310,21 @@ class Service:
                 complete=complete,
             )
 
-        work = name, len(contexts), evidence
-        return await self.load_and_retry(
-            lambda: self.submit(open_rounds, name, slow=self.is_slow(*work), early=early)
-        )
+        def submit() -> Awaitable[Any]:
+            slow = self.is_slow(name, len(contexts), evidence)
+            return self.submit(open_rounds, name, slow=slow, early=early)
+
+        return await self.load_and_retry(submit)
 
     async def report(
         self,
         name: str,
         id_: str,
         request: m.OutputsRequest,
-        early: Early | None = None,
+        early: EarlyCheck | None = None,
         answers: Sequence[StoredAnswer] = (),
     ) -> m.RoundAnswer:
-        """Add outputs of a round; ``answers`` are those behind them, where a label needs them."""
+        """Add outputs of a round; ``answers`` are the answers behind them, if labels need them."""
 
         def report(state: State, time: float) -> CommandResult:
             return commands.report_outputs(state, time, name, id_, request, answers)
@@ -320,25 +334,29 @@ class Service:
         )
 
     async def round(self, name: str, id_: str) -> m.RoundView:
-        """Return a round, with what the log has of it."""
+        """Return a round with its context and outputs, which are read from the log."""
         cascade, number = await self.look_up(lambda: self.find(name, id_))
-        # All that may change comes first: the round may go on while its events are read.
+        # Read all that may change before the first await: the round may continue meanwhile.
         answer, ledger, arms = cascade.answer(number), cascade.ledger, cascade.arms.names
         labelled, wants_label = number in ledger.labels, number in ledger.label_requests
-        known, context = dict(ledger.partial.get(number, {})), None
+        partial, context = dict(ledger.partial.get(number, {})), None
         waiting = ledger.open.get(number)
         if isinstance(waiting, RoundInProgress):
-            known = dict(enumerate(cast(list[bytes], waiting.outputs)))
+            partial = dict(enumerate(cast(list[bytes], waiting.outputs)))
             context = np.array(waiting.context).tobytes()
         opened, reported = await self.round_events(cascade, number)
         if opened is not None and context is None:
             context = context_of(opened, reported, number)
-        outputs = {arms[arm]: decode_output(output) for arm, output in sorted(known.items())}
+        outputs = {arms[arm]: decode_output(output) for arm, output in sorted(partial.items())}
         if reported is not None:
             outputs = outputs_by_arm(reported, arms)
         return m.RoundView(
             id=id_,
-            **{name: getattr(answer, name) for name in ("status", "stop", "next", "arm", "cost")},
+            status=answer.status,
+            stop=answer.stop,
+            next=answer.next,
+            arm=answer.arm,
+            cost=answer.cost,
             time=None if opened is None else opened.time,
             context=None if context is None else np.frombuffer(context).tolist(),
             outputs=None if opened is None else outputs,
@@ -358,11 +376,12 @@ class Service:
 
         self.check_recovered()
         while True:
-            await self.cascades()  # all are followed, unless another replica created one just now
+            # Follow all cascades; another replica may create one in the meantime.
+            await self.cascades()
             if (answer := await self.writer.read(compute)) is not None:
                 return answer
 
-    # -- how requests are carried out ---------------------------------------------------------
+    # -- execution of requests ----------------------------------------------------------------
 
     def submit(
         self,
@@ -370,49 +389,49 @@ class Service:
         cascade: str | None,
         *,
         slow: bool = False,
-        early: Early | None = None,
+        early: EarlyCheck | None = None,
     ) -> "asyncio.Future[Any]":
-        """Return a future of the answer to a command (see `Writer.submit`)."""
+        """Submit a command; return the future of its answer (see `Writer.submit`)."""
         self.check_recovered()
         return self.writer.submit(command, cascade=cascade, slow=slow, early=early)
 
     def is_slow(self, name: str, rounds: int = 1, evidence: bool = False) -> bool:
-        """Return whether a request for a cascade may hold up the event loop."""
+        """Return whether a request for a cascade may block the event loop for too long."""
         cascade = self.state.cascades.get(name)
-        return cascade is not None and cascade.work(rounds, evidence=evidence) > ON_LOOP
+        return cascade is not None and cascade.work(rounds, evidence=evidence) > MAX_WORK_ON_LOOP
 
-    async def load_and_retry(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask; where a replica does not follow a cascade yet, load it and ask again."""
+    async def load_and_retry(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Execute a request; load cascades that this replica does not follow yet."""
         while True:
             try:
-                return await ask()
-            except CascadeNotLoaded as missing:
-                name = missing.name
+                return await request()
+            except CascadeNotLoaded as not_loaded:
+                name = not_loaded.name
             if name not in self._loading:
                 self._loading[name] = asyncio.create_task(self._load(name))
             await asyncio.shield(self._loading[name])
 
     async def _load(self, name: str) -> None:
-        """Load a cascade that a replica is asked about for the first time."""
+        """Load a cascade on the first request for it."""
         try:
             await self._read(name)
-            LOG.info("follows", extra={"cascade": name, "events": self.state.position})
+            LOG.info("cascade loaded", extra={"cascade": name, "events": self.state.position})
         except StoreError as error:
             raise unavailable(str(error)) from error
         except RequestError:
             raise
-        except Exception as error:  # then it is read again as one that has failed, with pauses
+        except Exception as error:  # from then on the reloader retries, with pauses
             self.writer.fail(name, error)
         finally:
             del self._loading[name]
 
     async def _reload(self, name: str) -> None:
-        """Load a cascade that has failed, unless everything was read again meanwhile."""
+        """Reload a failed cascade, unless the entire log was read again in the meantime."""
         if not self.recovering and name in self.state.failed:
             await self._read(name)
 
     async def _read(self, name: str) -> None:
-        """Read a cascade from the log, and follow it from then on; others are served meanwhile."""
+        """Read a cascade from the log and follow it; other cascades are served meanwhile."""
         store = open_store(self.settings.store)
         try:
             await store.open()
@@ -421,52 +440,52 @@ class Service:
         finally:
             await store.close()
 
-    async def look_up(self, look: Callable[[], T]) -> T:
-        """Look something up; what another replica did just now is read before it is refused."""
+    async def look_up(self, query: Callable[[], T]) -> T:
+        """Read from the state; if that fails, catch up with other replicas and try once more."""
 
-        async def found() -> T:
+        async def read() -> T:
             await self.readable()
             self.check_recovered()
-            return look()
+            return query()
 
         try:
-            return await self.load_and_retry(found)
+            return await self.load_and_retry(read)
         except RequestError:
             if not self._store.shared:
                 raise
         await self.submit(commands.no_change, None)
-        return await self.load_and_retry(found)
+        return await self.load_and_retry(read)
 
     async def round_events(
         self, cascade: ServedCascade, number: int
     ) -> tuple[Opened | None, Reported | None]:
-        """Return how a round was opened and how it ended; None: not in the log, or not yet."""
+        """Return the events that opened and ended a round; None for those not in the log."""
         ledger, row = cascade.ledger, cascade.ledger.row(number)
         positions = ledger.opened_at[row], ledger.ended_at[row]
         unstored = self.writer.unstored()
-        if unstored is None or any(is_about(one, cascade.index, number) for one in unstored):
-            # What is being written now is what is looked for.
+        if unstored is None or any(is_about(event, cascade.index, number) for event in unstored):
+            # The events may be in the block that is being written; wait until it is stored.
             await self.submit(commands.no_change, None)
-        found: list[Event | None] = []
+        events: list[Event | None] = []
         try:
             async with self._reading:
                 await self._reader.open()
                 for position in positions:
                     block = await self._reader.block_of(position)
-                    found.append(block and decode_events(block.payload)[position - block.base])
+                    events.append(block and decode_events(block.payload)[position - block.base])
         except StopwiseError as error:
-            words = f"this round cannot be read now ({error}). Try again"
-            raise Unavailable(words, retry_after=WAIT) from error
-        return cast(tuple[Opened | None, Reported | None], tuple(found))
+            message = f"this round cannot be read now ({error}). Try again"
+            raise Unavailable(message, retry_after=RETRY_AFTER) from error
+        return cast(tuple[Opened | None, Reported | None], tuple(events))
 
     def find(self, name: str, id_: str) -> tuple[ServedCascade, int]:
-        """Return the cascade and the number of a round, or refuse: there is none."""
+        """Return the cascade and the number of a round; raise if either is unknown."""
         cascade = self.state.cascade(name)
         return cascade, cascade.ledger.number(id_)
 
 
 def outputs_by_arm(reported: Reported, arms: Sequence[str]) -> dict[str, Any]:
-    """Return what the arms of a round said: their answers where the log has them."""
-    kept = unpack_answers(reported.answers)
-    answers = [one.text for one in kept] or map(decode_output, reported.outputs)
-    return dict(zip(arms, answers, strict=False))
+    """Return the outputs of a round by arm, or the answers behind them if the log has those."""
+    answers = [answer.text for answer in unpack_answers(reported.answers)]
+    outputs = answers or map(decode_output, reported.outputs)
+    return dict(zip(arms, outputs, strict=False))

@@ -1,4 +1,4 @@
-"""What msgspec found wrong with a value, in words for the person who must correct it."""
+"""Turn msgspec validation errors into messages for users."""
 
 import json
 import re
@@ -24,15 +24,15 @@ _NOUNS = {
     "str": "a string",
 }
 _LIMITS = {">=": "at least", "<=": "at most", ">": "more than"}
-_PLACE = re.compile(r"(?s)(.*) - at `(?:key in )?\$\.?(.*)`")
-_NAMED = re.compile(r"(?s)Object (missing|contains).* field `(.*)`")
+_PATH = re.compile(r"(?s)(.*) - at `(?:key in )?\$\.?(.*)`")
+_FIELD = re.compile(r"(?s)Object (missing|contains).* field `(.*)`")
 _EXPECTED = re.compile(
     r"(?s)Expected `([^`]*)`(?: matching regex (.*)|(.*?) ([<>]=?) (.*)|, got .*)"
 )
 
 
-def explain(error: msgspec.ValidationError, given: Any = msgspec.UNSET) -> tuple[str, str]:
-    """Return where in a value something is wrong ("": all of it), and what should be there.
+def explain(error: msgspec.ValidationError, value: Any = msgspec.UNSET) -> tuple[str, str]:
+    """Return the path of the invalid part of a value ("" for all of it) and the problem.
 
     Examples
     --------
@@ -42,27 +42,30 @@ def explain(error: msgspec.ValidationError, given: Any = msgspec.UNSET) -> tuple
     ...     explain(error, [3, "4"])
     ('[1]', 'must be a whole number, not "4"')
     """
-    found = _PLACE.fullmatch(str(error))
-    what, place = (found[1], found[2]) if found else (str(error), "")
-    if named := _NAMED.fullmatch(what):
-        problem = "is missing" if named[1] == "missing" else UNKNOWN_FIELD
-        return f"{place}.{named[2]}".removeprefix("."), problem
-    if (expected := _EXPECTED.fullmatch(what)) is None:
-        return place, f"is not valid: {what.lower()}"
-    kinds, form, length, sign, limit = expected.groups()
-    right = _FORMS.get(form) or " or ".join(_NOUNS.get(one, one) for one in kinds.split(" | "))
+    text, path = str(error), ""
+    if located := _PATH.fullmatch(text):
+        text, path = located[1], located[2]
+    if field := _FIELD.fullmatch(text):
+        problem = "is missing" if field[1] == "missing" else UNKNOWN_FIELD
+        return f"{path}.{field[2]}".removeprefix("."), problem
+    if (expected := _EXPECTED.fullmatch(text)) is None:
+        return path, f"is invalid: {text.lower()}"
+    types, pattern, length, sign, limit = expected.groups()
+    wanted = _FORMS.get(pattern)
+    if wanted is None:
+        wanted = " or ".join(_NOUNS.get(name, name) for name in types.split(" | "))
     if sign is not None:
-        right += f"{length or ' of'} {_LIMITS[sign]} {limit.removesuffix('.0')}"
-    return place, f"must be {right}{_not(given, place)}"
+        wanted += f"{length or ' of'} {_LIMITS[sign]} {limit.removesuffix('.0')}"
+    return path, f"must be {wanted}{_instead_of(value, path)}"
 
 
-def _not(given: Any, place: str) -> str:
-    """Return what is at a place instead; nothing where that is not known."""
-    if given is msgspec.UNSET:
+def _instead_of(value: Any, path: str) -> str:
+    """Return ", not …" with the value at a path; empty if it cannot be looked up."""
+    if value is msgspec.UNSET:
         return ""
     try:
-        for name, index in re.findall(r"([^.\[\]]+)|\[(.*?)\]", place):
-            given = given[int(index) if index else name]
-    except (LookupError, TypeError, ValueError):  # the name of an entry is not given
+        for name, index in re.findall(r"([^.\[\]]+)|\[(.*?)\]", path):
+            value = value[int(index) if index else name]
+    except (LookupError, TypeError, ValueError):  # the path does not name the key of an entry
         return ""
-    return f", not {shorten(json.dumps(given, ensure_ascii=False, default=str), 60)}"
+    return f", not {shorten(json.dumps(value, ensure_ascii=False, default=str), 60)}"

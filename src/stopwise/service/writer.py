@@ -1,13 +1,11 @@
-"""The writer: applies the waiting requests, commits their events, then answers.
+"""The writer: applies requests in groups, commits their events, then answers.
 
-All that waits when a commit has ended forms the next group, so that many requests share a commit.
-Requests that may take long form groups of their own, applied in a thread; `idle` is set when no
-such thread is running.
+All requests that wait when a commit ends form the next group and share a commit. Slow requests form
+separate groups, which are applied in a thread; `idle` is set when no such thread is running.
 
-A request that raises something other than a `RequestError` may leave half of a change in its
-cascade, and nothing in others. So that cascade has failed: its later requests are refused until it
-has been read from the log again, while the events before the error, its own too, are committed as
-usual.
+A request that raises an exception other than a `RequestError` may leave its cascade, and no other,
+partly changed. That cascade is marked as failed: its later requests are rejected until it has been
+reloaded from the log, while events before the error are committed as usual.
 """
 
 import asyncio
@@ -29,39 +27,39 @@ from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
 
 T = TypeVar("T")
-MAX_GROUP_SECONDS = 0.02  # seconds after which a group is committed, however many still wait
-MANY = 8  # requests in a group, from which the service is under load
-GATHER = 0.001  # seconds to wait then for a group as large as the last: half as many commits
-RETRY = 0.25  # seconds between attempts to write
-WAIT = 2  # seconds after which a client may try again
-LATER = 0.1  # seconds after which steps that were answered early are committed at the latest
+MAX_GROUP_SECONDS = 0.02  # maximum time to apply a group before it is committed
+LOADED_GROUP = 8  # a group larger than this means that the service is under load
+GATHER_SECONDS = 0.001  # under load, wait this long for a group as large: it halves the commits
+RETRY_SECONDS = 0.25  # between attempts to write
+RETRY_AFTER = 2  # seconds after which a client may try again
+EARLY_COMMIT_SECONDS = 0.1  # maximum delay of the commit after an early answer
 
 Future: TypeAlias = "asyncio.Future[Any]"
-Early: TypeAlias = Callable[[Any], bool]  # whether an answer may be given before its commit
+EarlyCheck: TypeAlias = Callable[[Any], bool]  # whether an answer may be sent before its commit
 
 
-class Waiting(NamedTuple):
-    """A request that waits for its turn."""
+class PendingRequest(NamedTuple):
+    """A request in the queue."""
 
     command: Command
     future: Future
-    cascade: str | None  # the only one that it may change; None: not known
-    early: Early | None
+    cascade: str | None  # the only cascade that it may change; None: unknown
+    early: EarlyCheck | None
 
 
-class Group(NamedTuple):
-    """What was made of the requests of a group, in their order."""
+class GroupResult(NamedTuple):
+    """The events and answers of the requests of a group, in their order."""
 
     events: list[bytes]  # encoded
-    answers: list[object]  # an exception is one
-    early: list[bool]  # whether the answer may be given before the commit
+    answers: list[object]  # or exceptions
+    early: list[bool]  # whether the answer may be sent before the commit
 
 
 class Writer:
-    """Applies requests in groups, each in the log before it is answered.
+    """Applies requests in groups and answers each once its event is in the log.
 
-    ``recover`` reads the state from the log. Where others write to the log, the writer reads their
-    events every `follow_every` seconds. ``failed`` is called while cascades have failed.
+    ``recover`` reads the state from the log. If other processes write to the log, their events are
+    read every `follow_every` seconds. ``on_failure`` is called while any cascade has failed.
     """
 
     def __init__(
@@ -70,52 +68,51 @@ class Writer:
         settings: Settings,
         counters: Counters,
         recover: Callable[[], Awaitable[State]],
-        failed: Callable[[], object] = lambda: None,
+        on_failure: Callable[[], object] = lambda: None,
     ) -> None:
         self.state = State()
-        self.stored = 0  # position of the last event of the state that is known to be in the log
+        self.stored = 0  # position of the last event that is certainly in the log
         self.write_error = ""
-        self.up_to_date_at = time.monotonic()  # when memory last had all of the log
+        self.up_to_date_at = time.monotonic()  # when the state last included the entire log
         self.idle = asyncio.Event()
         self.idle.set()
         self._store = store
         self._counters = counters
         self._recover = recover
-        self._failed = failed
+        self._on_failure = on_failure
         self._follow_every = settings.follow_every if store.shared else None
         self._max_waiting = settings.max_waiting
-        # By whether they may take long.
-        self._queues: dict[bool, list[Waiting]] = {False: [], True: []}
+        self._queues: dict[bool, list[PendingRequest]] = {False: [], True: []}  # by `slow`
         self._readers: list[tuple[Callable[[], Awaitable[Any]], Future]] = []
         self._wake = asyncio.Event()
         self._stopping = False
-        self._held: Block | None = None  # applied in memory, perhaps not in the log
+        self._held: Block | None = None  # applied to the state; its commit is not confirmed
         # Encoded events that were applied and answered; they are committed with the next group.
         self._early: list[bytes] = []
         self._early_until = 0.0
-        self._current: list[Waiting] = []  # the group that is being applied
-        self._last_group = 0  # how many requests it had
-        self._outdated = True  # memory may differ from the log, which must be read (again)
-        self._noticed: dict[str, Exception] = {}  # failed cascades that were reported
+        self._current: list[PendingRequest] = []  # the group that is being applied
+        self._last_group = 0  # number of requests in the last group
+        self._outdated = True  # the state may differ from the log, which must be read again
+        self._reported: dict[str, Exception] = {}  # failures of cascades that were logged
         self._loop = asyncio.get_running_loop()
 
     @property
     def settled(self) -> bool:
-        """Whether everything in memory is known to be in the log."""
+        """Whether the state certainly equals that of the log."""
         return not self._outdated and self.stored == self.state.position
 
     def unstored(self) -> list[Event] | None:
-        """Return the events in memory that may not be in the log; None: not known now."""
-        events = [codec.decode_event(one) for one in self._early]
+        """Return the applied events that may not be in the log; None if they are unknown now."""
+        events = [codec.decode_event(encoded) for encoded in self._early]
         if self._held is not None:
             events += codec.decode_events(self._held.payload)
         if self._outdated or self.stored + len(events) != self.state.position:
-            return None  # memory is being changed, or may differ from the log
+            return None  # the state is being changed, or may differ from the log
         return events
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for their turn."""
+        """The number of requests in the queues."""
         return len(self._queues[False]) + len(self._queues[True])
 
     def submit(
@@ -124,22 +121,25 @@ class Writer:
         *,
         cascade: str | None,
         slow: bool = False,
-        early: Early | None = None,
+        early: EarlyCheck | None = None,
     ) -> Future:
-        """Return a future that has the answer once the event is in the log.
+        """Queue a command; the future has its answer once the event is in the log.
 
-        ``cascade`` is the only one that the command may change; None if that is not known: should
-        it raise an error, everything is read from the log again.
+        ``cascade`` is the only cascade that the command may change. If it is None and the command
+        raises an unexpected exception, the entire log is read again.
 
-        An answer that ``early`` accepts is there once it is applied: for a step of a round whose
-        last step waits for the log, and so for all steps before it. They share a commit.
+        If ``early`` accepts the answer, the future has it as soon as the command is applied. This
+        is for intermediate steps of a round: its last step waits for the log, and with it all
+        steps before, which share the commit.
         """
         self._check_writable()
         if self.waiting >= self._max_waiting:
-            words = f"{self.waiting:,} requests are waiting already; try again a little later"
-            raise TooManyRequests(words, retry_after=1)
+            message = (
+                f"{self.waiting:,} requests are already waiting (max_waiting); try again later"
+            )
+            raise TooManyRequests(message, retry_after=1)
         future: Future = self._loop.create_future()
-        self._queues[slow].append(Waiting(command, future, cascade, early))
+        self._queues[slow].append(PendingRequest(command, future, cascade, early))
         if self.waiting == 1:
             self._wake.set()
         return future
@@ -149,24 +149,24 @@ class Writer:
             raise unavailable(self.write_error or "the service is stopping")
 
     async def read(self, reader: Callable[[State], T]) -> T:
-        """Run a function in a thread, at a moment when the state is exactly that of the log."""
-        return await self._at_rest(lambda: self._in_thread(lambda: reader(self.state)))
+        """Run a function in a thread while the state is exactly that of the log."""
+        return await self._when_settled(lambda: self._in_thread(lambda: reader(self.state)))
 
     async def follow(self, loaded: State, name: str) -> None:
-        """Follow a cascade from now on, which has been read from the log."""
+        """Follow a cascade that was loaded from the log."""
 
         async def adopt() -> None:
             await self._follow()
             async for blocks in self._store.pages(loaded.position):
-                known = [block for block in blocks if block.end <= self.state.position]
-                await asyncio.to_thread(apply_blocks, loaded, known)
+                applied_here = [block for block in blocks if block.end <= self.state.position]
+                await asyncio.to_thread(apply_blocks, loaded, applied_here)
             if loaded.position != self.state.position:
                 raise unavailable("the log was compacted while it was read")
             self.state.follow(loaded.cascades[name])
 
-        await self._at_rest(adopt)
+        await self._when_settled(adopt)
 
-    async def _at_rest(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def _when_settled(self, work: Callable[[], Awaitable[T]]) -> T:
         self._check_writable()
         future: asyncio.Future[T] = self._loop.create_future()
         self._readers.append((work, future))
@@ -174,32 +174,32 @@ class Writer:
         return await future
 
     async def run(self) -> None:
-        """Work until `stop`, and then until nothing waits."""
+        """Process requests until `stop` is called and the queues are empty."""
         try:
             while not self._stopping or self.waiting or self._held or self._early:
                 if not (self.waiting or self._held or self._outdated or self._readers):
                     self._wake.clear()
-                    pause = RETRY if self.write_error else self._follow_every
+                    pause = RETRY_SECONDS if self.write_error else self._follow_every
                     if self._early:
-                        pause = 0 if self._stopping else LATER
+                        pause = 0 if self._stopping else EARLY_COMMIT_SECONDS
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self._wake.wait(), pause)
                 try:
                     await self._work()
                 except StoreError as error:
                     reason = str(error)
-                    _fail(self._taken(), unavailable(reason))
+                    _fail(self._drain_queues(), unavailable(reason))
                     if reason != self.write_error:
                         self.write_error = reason
                         self._counters.failed_writes += 1
-                        LOG.error("nothing can be written", extra={"reason": reason})
+                        LOG.error("the log cannot be written", extra={"reason": reason})
                     if self._stopping:
                         return
-                    await asyncio.sleep(RETRY)
-        finally:  # no request waits for ever
+                    await asyncio.sleep(RETRY_SECONDS)
+        finally:  # answer all requests, so that none waits forever
             self._stopping = True
-            stopping = unavailable("the service is stopping")
-            _fail([*(one.future for one in self._current), *self._taken()], stopping)
+            futures = [request.future for request in self._current] + self._drain_queues()
+            _fail(futures, unavailable("the service is stopping"))
 
     async def _work(self) -> None:
         if self._outdated:
@@ -207,28 +207,28 @@ class Writer:
             self.state = await self._recover()
             self.stored = self.state.position
             self._outdated = False
-            self._notice_failures()
+            self._report_failures()
         if self._held is not None:
-            await self._settle()
+            await self._resolve_held()
         elif self.waiting:
             if self._queues[False]:
-                if MANY < self._last_group > len(self._queues[False]):
-                    await asyncio.sleep(GATHER)  # those just answered may ask again
-                await self._group(slow=False)
+                if LOADED_GROUP < self._last_group > len(self._queues[False]):
+                    await asyncio.sleep(GATHER_SECONDS)  # for the next requests of these clients
+                await self._process_group(slow=False)
             if self._queues[True] and self._held is None and not self._outdated:
-                await self._group(slow=True)
-                await asyncio.sleep(0)  # those who wait to read have their turn
+                await self._process_group(slow=True)
+                await asyncio.sleep(0)  # let readers run between slow groups
         elif self._early:
-            await self._group(slow=False)
+            await self._process_group(slow=False)
         elif self._follow_every is not None:
             await self._follow()
         elif self.write_error:
-            await self._store.begin(self.state.position)  # does it work again?
+            await self._store.begin(self.state.position)  # test whether the store works again
             await self._store.release()
         if not self._outdated:
             if self.write_error:
                 self.write_error = ""
-                LOG.warning("writing works again")
+                LOG.warning("the log can be written again")
             while self._readers and self.settled:
                 reader, future = self._readers.pop(0)
                 try:
@@ -237,175 +237,178 @@ class Writer:
                     _fail([future], error)
                 else:
                     _succeed(future, answer)
-                self._notice_failures()
+                self._report_failures()
 
     def stop(self) -> None:
-        """Take no more requests; `run` returns when those that wait are done."""
+        """Accept no more requests; `run` returns when the waiting ones are done."""
         self._stopping = True
         self._wake.set()
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Run what may take long without holding up the event loop."""
+        """Run slow work without blocking the event loop."""
         self.idle.clear()
         try:
             return await asyncio.to_thread(work)
         except asyncio.CancelledError:
-            self._outdated = True  # the thread goes on, and nobody knows how far it comes
+            self._outdated = True  # the thread continues and may change the state further
             raise
         finally:
             self.idle.set()
 
-    # -- a group ------------------------------------------------------------------------------
+    # -- groups -------------------------------------------------------------------------------
 
-    async def _group(self, *, slow: bool) -> None:
-        if not await self._caught_up(await self._store.begin(self.state.position)):
+    async def _process_group(self, *, slow: bool) -> None:
+        if not await self._catch_up(await self._store.begin(self.state.position)):
             return
         self._current, self._queues[slow] = self._queues[slow], []
         state, now = self.state, time.time()
         if not self._early:
-            self._early_until = time.monotonic() + LATER
+            self._early_until = time.monotonic() + EARLY_COMMIT_SECONDS
         early, self._early = self._early, []
         base = self.stored + 1
-        made = Group(list(early), [], [])
+        result = GroupResult(list(early), [], [])
         try:
             if slow:
-                await self._in_thread(lambda: self._apply_group(now, made))
+                await self._in_thread(lambda: self._apply_group(now, result))
             else:
-                self._apply_group(now, made)
+                self._apply_group(now, result)
         except Exception as error:
-            # Memory may hold half of a change, of whichever cascade: read all of the log again.
-            LOG.exception("a request failed while it was applied; the log is read again")
+            # Any cascade may be partly changed, so the entire log must be read again.
+            LOG.exception("a request failed while it was applied; reading the log again")
             self._outdated = True
-            _fail([self._current[len(made.answers)].future], error)
+            _fail([self._current[len(result.answers)].future], error)
             self._fail_group("the service is reading its log again")
-            if early:  # these were answered
-                digest = chain_digest(state.log_digest, payload := codec.join_events(early))
+            if early:  # these events were already answered
+                payload = codec.join_events(early)
+                digest = chain_digest(state.log_digest, payload)
                 await self._store.commit(Block(base, len(early), now, digest, payload))
             else:
                 await self._store.release()
             return
-        self._notice_failures()
-        count = len(made.answers)
-        group, rest = self._current[:count], self._current[count:]
-        self._queues[slow] = rest + self._queues[slow]  # after this commit
+        self._report_failures()
+        count = len(result.answers)
+        group, remaining = self._current[:count], self._current[count:]
+        self._queues[slow] = remaining + self._queues[slow]
         self._current = group
         self._last_group = 0 if slow else count
-        for one, answer, prompt in zip(group, made.answers, made.early, strict=True):
-            if prompt:
-                _succeed(one.future, answer)
-        answered = group and all(one.future.done() for one in group)
+        for request, answer, is_early in zip(group, result.answers, result.early, strict=True):
+            if is_early:
+                _succeed(request.future, answer)
+        answered = group and all(request.future.done() for request in group)
         if answered and not self._store.shared and time.monotonic() < self._early_until:
-            self._early, self._current = made.events, []
+            self._early, self._current = result.events, []
             return
-        if made.events:
-            payload = codec.join_events(made.events)
+        if result.events:
+            payload = codec.join_events(result.events)
             digest = chain_digest(state.log_digest, payload)
-            self._held = Block(base, len(made.events), now, digest, payload)
+            self._held = Block(base, len(result.events), now, digest, payload)
             began = time.perf_counter()
             try:
                 await self._store.commit(self._held)
             except StopwiseError:
-                # It may be in the log or not; what is certain is that no round's end was answered.
-                self._fail_group("it is not known whether this was stored")
+                # The block may be in the log or not. No answer that ends a round was sent.
+                self._fail_group("it is unknown whether this request was stored")
                 raise
             self._counters.commits.add(time.perf_counter() - began)
-            self._is_stored(self._held)
+            self._mark_stored(self._held)
         else:
             await self._store.release()
         self.up_to_date_at = time.monotonic()
-        for one, answer in zip(group, made.answers, strict=True):
+        for request, answer in zip(group, result.answers, strict=True):
             if isinstance(answer, Exception):
-                _fail([one.future], answer)
+                _fail([request.future], answer)
             else:
-                _succeed(one.future, answer)
+                _succeed(request.future, answer)
         self._current = []
 
-    def _apply_group(self, now: float, made: Group) -> None:
-        """Apply the requests of the group, as many as there is time for."""
-        until = time.perf_counter() + MAX_GROUP_SECONDS
-        for one in self._current:
+    def _apply_group(self, now: float, result: GroupResult) -> None:
+        """Apply requests of the current group, for at most `MAX_GROUP_SECONDS`."""
+        deadline = time.perf_counter() + MAX_GROUP_SECONDS
+        for request in self._current:
             try:
-                encoded, answer, early = self._apply_one(one, now)
+                encoded, answer, early = self._apply_request(request, now)
             except RequestError as error:
                 encoded, answer, early = None, error, False
             except Exception as error:
-                if one.cascade is None:
+                if request.cascade is None:
                     raise
-                # A cascade that is not there was to be created, which changes the state at last.
-                self.state.fail(one.cascade, error)
+                # A creation changes the state in its last step, so a cascade that does not exist
+                # has left the state unchanged.
+                self.state.fail(request.cascade, error)
                 encoded, answer, early = None, error, False
             if encoded is not None:
-                made.events.append(encoded)
+                result.events.append(encoded)
                 self.state.position += 1
                 self.state.time = now
-            made.answers.append(answer)
-            made.early.append(early)
-            if time.perf_counter() > until:
+            result.answers.append(answer)
+            result.early.append(early)
+            if time.perf_counter() > deadline:
                 return
 
-    def _apply_one(self, one: Waiting, now: float) -> tuple[bytes | None, object, bool]:
-        """Return the encoded event, the answer, and whether it may be given before the commit."""
-        event, answer = one.command(self.state, now)
+    def _apply_request(
+        self, request: PendingRequest, now: float
+    ) -> tuple[bytes | None, object, bool]:
+        """Return the encoded event, the answer, and whether it may be sent before the commit."""
+        event, answer = request.command(self.state, now)
         encoded = None if event is None else codec.encode_event(event)
-        return encoded, answer, one.early is not None and one.early(answer)
+        return encoded, answer, request.early is not None and request.early(answer)
 
-    def _is_stored(self, block: Block) -> None:
-        """Note that a block of this process is in the log."""
+    def _mark_stored(self, block: Block) -> None:
+        """Record that a block of this process is in the log."""
         self.state.log_digest = block.digest
         self.stored = block.end
         self._held = None
 
     def fail(self, name: str, error: Exception) -> None:
-        """Stop using a cascade until it is read from the log."""
+        """Disable a cascade until it is reloaded from the log."""
         self.state.fail(name, error)
-        self._notice_failures()
+        self._report_failures()
 
-    def _notice_failures(self) -> None:
-        """Report cascades that have failed since this was called last."""
+    def _report_failures(self) -> None:
+        """Log and count cascades that have failed since the last call."""
         failed = dict(self.state.failed)
         for name, error in failed.items():
-            if self._noticed.get(name) is not error:
+            if self._reported.get(name) is not error:
                 self._counters.cascade_failures[name] += 1
                 LOG.error("a cascade has failed", extra={"cascade": name}, exc_info=error)
-        self._noticed = failed
+        self._reported = failed
         if failed:
-            self._failed()
+            self._on_failure()
 
     # -- the log and other replicas -----------------------------------------------------------
 
-    async def _settle(self) -> None:
-        """Find out whether a block whose commit failed is in the log; if not, write it now."""
+    async def _resolve_held(self) -> None:
+        """Check whether a block whose commit failed is in the log; if not, commit it again."""
         held = self._held
         assert held is not None
-        others = await self._store.begin(held.base - 1)
-        if others:
-            taken = others[0].digest != held.digest
+        blocks = await self._store.begin(held.base - 1)
+        if blocks:
+            superseded = blocks[0].digest != held.digest
         else:
-            taken = self._store.shared and (await self._store.end())[0] >= held.base
-        if others or taken:
+            superseded = self._store.shared and (await self._store.end())[0] >= held.base
+        if blocks or superseded:
             await self._store.release()
         else:
             await self._store.commit(held)
-        if taken:  # others wrote where this block should be: memory is wrong
+        if superseded:  # another process wrote a different block at this position
             self._held = None
             self._outdated = True
             return
-        self._is_stored(held)
-        await self._apply(others[1:])
+        self._mark_stored(held)
+        await self._apply(blocks[1:])
 
     async def _follow(self) -> None:
-        """Apply what others have appended."""
-        # The end first: blocks may be appended while this reads.
-        end, _ = await self._store.end()
+        """Apply the blocks that other processes appended."""
+        end, _ = await self._store.end()  # read first, because blocks may be appended meanwhile
         async for blocks in self._store.pages(self.state.position):
             await self._apply(blocks)
-        if self.state.position < end:  # compacted while this process was cut off from the log
+        if self.state.position < end:  # compacted while this process had no access to the log
             self._outdated = True
         else:
             self.up_to_date_at = time.monotonic()
 
-    async def _caught_up(self, blocks: list[Block]) -> bool:
-        """Apply what others appended, while nobody can append; return whether that is all."""
+    async def _catch_up(self, blocks: list[Block]) -> bool:
+        """Apply blocks while holding the append lock; return whether the state is up to date."""
         try:
             await self._apply(blocks)
             if not self._store.shared or (await self._store.end())[0] <= self.state.position:
@@ -423,34 +426,35 @@ class Writer:
         try:
             await self._in_thread(lambda: apply_blocks(self.state, blocks))
         except CorruptLogError as error:
-            self._outdated = True  # half of the block may have been applied
+            self._outdated = True  # the block may have been partly applied
             raise StoreError(str(error)) from error
         self.stored = self.state.position
-        self._notice_failures()
+        self._report_failures()
 
     # -- failures -----------------------------------------------------------------------------
 
     def _fail_group(self, reason: str) -> None:
-        _fail([one.future for one in self._current], unavailable(reason))
+        _fail([request.future for request in self._current], unavailable(reason))
         self._current = []
 
-    def _taken(self) -> list[Future]:
-        """Return the futures of all that wait, and empty the queues."""
-        waiting = [one.future for slow in (False, True) for one in self._queues[slow]]
-        waiting += [future for _, future in self._readers]
-        self._queues, self._readers = {False: [], True: []}, []
-        return waiting
+    def _drain_queues(self) -> list[Future]:
+        """Empty the queues; return the futures of all waiting requests and readers."""
+        futures = [request.future for slow in (False, True) for request in self._queues[slow]]
+        futures += [future for _, future in self._readers]
+        self._queues = {False: [], True: []}
+        self._readers = []
+        return futures
 
 
 def unavailable(reason: str) -> Unavailable:
-    """Return the error of a service that cannot write now."""
-    advice = "Try again; with the same Idempotency-Key it counts once"
-    message = f"nothing can be written now ({reason}). {advice}"
-    return Unavailable(message, retry_after=WAIT)
+    """Return the error for requests while the log cannot be written."""
+    advice = "Try again; with the same Idempotency-Key, the request counts once"
+    message = f"the log cannot be written now ({reason}). {advice}"
+    return Unavailable(message, retry_after=RETRY_AFTER)
 
 
 def _succeed(future: Future, answer: object) -> None:
-    if not future.done():  # else it was answered early, or the client went away
+    if not future.done():  # it is done if it was answered early, or if the client disconnected
         future.set_result(answer)
 
 

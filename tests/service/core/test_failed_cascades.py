@@ -173,7 +173,7 @@ async def test_an_error_fails_one_request_of_one_cascade(
     slow: bool,
 ) -> None:
     if slow:
-        monkeypatch.setattr(service_module, "ON_LOOP", -1.0)
+        monkeypatch.setattr(service_module, "MAX_WORK_ON_LOOP", -1.0)
     monkeypatch.setattr(writer_module, "MAX_GROUP_SECONDS", 60.0)  # one group, however busy
     requested, install = PLACES[place]
     install(faults)

@@ -445,7 +445,7 @@ def test_cascades_do_not_disturb_each_other(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if where == "in threads":
-        monkeypatch.setattr(service_module, "ON_LOOP", -1)
+        monkeypatch.setattr(service_module, "MAX_WORK_ON_LOOP", -1)
     specs = [spec(f"walk-{name}", policy) for name, policy in OFFERED.items()]
     specs += [spec(f"staged-{name}", policy, features=MAPS) for name, policy in STAGED.items()]
     asyncio.run(walked(tmp_path / "log.db", specs, 7, 130))

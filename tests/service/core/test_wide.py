@@ -42,7 +42,7 @@ async def test_wide_cascades_run_in_threads(
 ) -> None:
     calls: list[tuple[str, bool]] = []  # cascade, and whether it was on the event loop
     path, limit = tmp_path / "log.db", 1e5
-    monkeypatch.setattr(service_module, "ON_LOOP", limit)
+    monkeypatch.setattr(service_module, "MAX_WORK_ON_LOOP", limit)
 
     def noting(method: Any) -> Any:
         def noted(cascade: ServedCascade, *arguments: Any, **more: Any) -> Any:

@@ -176,7 +176,7 @@ async def test_a_snapshot_that_fails_is_tried_again(
         return await write(where if len(calls) > 1 else str(path / "no folder" / "log.db"))
 
     monkeypatch.setattr(service_module, "snapshot_process", failing_once)
-    monkeypatch.setattr(service_module, "LOOK_EVERY", 0.001)
+    monkeypatch.setattr(service_module, "CHECK_INTERVAL", 0.001)
     async with created(path, snapshot_every=1) as (service, _):
         await until(lambda: len(calls) == 1)
         await opened(service)
@@ -241,7 +241,7 @@ async def test_a_repeated_creation_is_answered_once_it_is_in_the_log(path: Path)
 
 
 async def test_slow_requests_share_a_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "ON_LOOP", -1.0)
+    monkeypatch.setattr(service_module, "MAX_WORK_ON_LOOP", -1.0)
     monkeypatch.setattr(writer_module, "MAX_GROUP_SECONDS", 60.0)  # also on a busy machine
     async with created(path) as (service, _):
         await asyncio.gather(*(opened(service) for _ in range(40)))

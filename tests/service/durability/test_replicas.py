@@ -165,21 +165,21 @@ async def test_a_replica_that_follows_one_cascade_answers_as_one_that_follows_al
 async def test_a_cascade_nobody_asks_about_is_dropped_and_loaded_again(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_module, "LOOK_EVERY", 0.001)
+    monkeypatch.setattr(service_module, "CHECK_INTERVAL", 0.001)
     async with running(postgres) as service:
         await service.create(TRIAGE, None)
         await played([service], ["triage"], 20)
         before = await service.state_hash()
-        monkeypatch.setattr(service_module, "KEEP_UNUSED", 0.0)
+        monkeypatch.setattr(service_module, "UNUSED_SECONDS", 0.0)
         for _ in range(3):
             await until(lambda: not service.state.follows)
             assert len(service.state.cascades["triage"].ledger) == 0
             assert (await service.cascade("triage")).learned == 20
-        monkeypatch.setattr(service_module, "KEEP_UNUSED", 600.0)
+        monkeypatch.setattr(service_module, "UNUSED_SECONDS", 600.0)
         assert await service.state_hash() == before
-        monkeypatch.setattr(service_module, "KEEP_UNUSED", -1.0)
+        monkeypatch.setattr(service_module, "UNUSED_SECONDS", -1.0)
         await until(lambda: not service.state.follows)
-        monkeypatch.setattr(service_module, "KEEP_UNUSED", 600.0)
+        monkeypatch.setattr(service_module, "UNUSED_SECONDS", 600.0)
         await asyncio.gather(*(open_round(service, X) for _ in range(20)))  # all wait for one load
         assert state_hash(service.state) == state_hash(await folded(postgres))
 

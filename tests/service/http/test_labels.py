@@ -88,13 +88,13 @@ def test_labels_by_arm_that_do_not_fit_the_round_are_refused(running: Served) ->
     ran = "history, glucose"
     for content, status, words in (
         ({"label": "ill", "right": {"history": True, "glucose": True}}, 422, "not both"),
-        ({"right": {"history": True, "glucosé": True}}, 422, "no arm is called 'glucosé'"),
-        ({"right": {"history": True}}, 409, f"each arm that answered, and no other: {ran}"),
+        ({"right": {"history": True, "glucosé": True}}, 422, "unknown arm 'glucosé'"),
+        ({"right": {"history": True}}, 409, f"exactly the arms that answered: {ran}"),
         ({"right": {"history": True, "glucose": False, "insulin": False}}, 409, ran),
         ({"right": {"history": 1, "glucose": False}}, 422, "must be true or false"),
         ({"right": [True, False]}, 422, "object"),
         ({"right": None}, 422, "null"),
-        ({}, 422, "give label, the right answer, or right"),
+        ({}, 422, "label (the right answer) or right"),
     ):
         refused = running.post(where, content)
         assert refused.status_code == status, content

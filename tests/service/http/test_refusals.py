@@ -95,7 +95,7 @@ def test_a_body_that_no_route_takes(unchanged: Served, path: str) -> None:
         (RoundRequest, '{"context": [1, "2"]}', "context[1]", 'must be a number, not "2"'),
         (RoundRequest, '{"context": {"a": [1]}}', "context[...]", "a number or a string or null"),
         (RoundRequest, '{"context": 3}', "context", "must be an object or an array, not 3"),
-        (RoundRequest, '{"context": [1e400]}', "context[0]", "is not valid: number out of range"),
+        (RoundRequest, '{"context": [1e400]}', "context[0]", "is invalid: number out of range"),
         (RoundRequest, '{"evidence": 1}', "evidence", "must be true or false, not 1"),
         (BatchRequest, "{}", "contexts", "is missing"),
         (BatchRequest, '{"contexts": []}', "contexts", "an array of length at least 1, not []"),

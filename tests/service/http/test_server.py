@@ -72,7 +72,7 @@ def test_without_a_drain_it_stops_at_once_and_finishes_what_it_has_begun(
         return decide(cascade, *arguments, **more)
 
     monkeypatch.setattr(ServedCascade, "open", open_late)
-    monkeypatch.setattr(service_module, "ON_LOOP", -1.0)  # it runs in a thread
+    monkeypatch.setattr(service_module, "MAX_WORK_ON_LOOP", -1.0)  # it runs in a thread
     with ThreadPoolExecutor(1) as pool, running.connect() as idle:
         slow = pool.submit(running.post, ROUNDS, CONTEXT)
         assert entered.wait(LIMIT)
@@ -107,6 +107,6 @@ def test_a_process_that_cannot_go_on_ends_with_an_error(tmp_path: Path) -> None:
         assert httpx.post(url + CASCADES, json=SPEC, verify=False).status_code == 201
         assert httpx.post(url + ROUNDS, json=CONTEXT, verify=False).status_code == 503
         assert server.process.wait(60) == 1
-    assert "the service cannot go on" in server.printed
+    assert "fatal error, shutting down" in server.printed
     with socket.socket() as line:
         assert line.connect_ex(("127.0.0.1", int(url.rpartition(":")[2]))) != 0
