@@ -47,7 +47,7 @@ bool StoppingTest::passes(std::size_t i) {
 }
 
 // Whether i wins against j: directly or, if ``transitive``, through an arm k between them, since
-// C_k − C_i > γ_i − γ_k and C_j − C_k > γ_k − γ_j add up (docs/theory.md).
+// C_k − C_i > γ_i − γ_k and C_j − C_k > γ_k − γ_j add up (docs/theory-regret.md).
 Outcome StoppingTest::wins(std::size_t i, std::size_t j) {
     const Outcome& known = outcomes_[plan_.pair(i, j)];
     if (known.verdict != Verdict::unsure || known.revision == at_.revision()) return known;

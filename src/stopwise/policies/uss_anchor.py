@@ -23,8 +23,9 @@ class USSAnchor(PairwisePolicy):
             p̃_iK(x) = μ(φᵀθ̂_iK + z·‖φ‖_{H_iK⁻¹}),   p̂_jK(x) = μ(φᵀθ̂_jK)
 
     Stopping at i instead of K costs at most C_i + p_iK − C_K, so with p known the rule is never
-    worse than running everything, whether or not deeper arms are better (docs/theory.md). It asks
-    for no label. With two arms it is the test of USS-Laplace, with the same z from the beginning.
+    worse than running everything, whether or not deeper arms are better
+    (docs/theory-anchor.md). It requests no labels. With two arms it is the test of USS-Laplace,
+    with the same z from the beginning.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class USSPD(PairwisePolicy):
         Seed for these choices.
     transitive : bool
         Whether (i, j) also passes where (i, k) and (k, j) do, for an arm k between them. It is as
-        safe, and the rule cannot settle too deep (docs/theory.md). Off, as in the paper.
+        safe, and the rule cannot settle too deep (docs/theory-regret.md). Off, as in the paper.
     half_life : float, optional
         Rounds after which a round counts half, for worlds that change (docs/forgetting.md). By
         default all rounds count alike.

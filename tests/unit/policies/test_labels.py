@@ -268,7 +268,9 @@ def test_arms_that_never_disagree_end_deep_rounds(name: str) -> None:
 
 
 def test_chains_cure_a_rule_that_settles_too_deep() -> None:
-    """The example of docs/theory.md: p01 = 0.25, p12 = 0.05, p02 = 0.3, margins of 0.06 and 0.11.
+    """The example of docs/theory-regret.md, with p01 = 0.25, p12 = 0.05, p02 = 0.3.
+
+    The margins are 0.06 and 0.11.
 
     Of 12 runs of the default USS-PD about three settle at arm 1, and none with ``transitive``.
     """

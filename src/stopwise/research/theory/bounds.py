@@ -1,7 +1,7 @@
 """The paper's bounds: forced rounds and regret. Its radii α and β are in `stopwise.reference`.
 
 They show how things grow, not values: the paper gives no value for its universal constants C, C1
-and C2 (arguments here, 1 by default), and two proofs have gaps (``docs/theory.md``). That
+and C2 (arguments here, 1 by default), and two proofs have gaps (``docs/theory-regret.md``). That
 arguments are within their ranges is not checked.
 """
 
@@ -88,8 +88,8 @@ def regret_bound(
 
     Claimed with probability at least 1 − 2δ under contextual weak dominance (Theorem 2; appendix).
     The radius is α or, with λI, β; k_μ = ¼ is the steepest slope of μ. This is the form that the
-    proofs lead to; what is printed differs (``docs/theory.md``). The proofs have gaps: read growth
-    from it, not values.
+    proofs lead to; the paper prints another (``docs/theory-regret.md``). The proofs have gaps: use
+    it for the growth of regret, not for values.
 
     Parameters
     ----------
