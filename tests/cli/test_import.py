@@ -228,7 +228,7 @@ def test_spans(stopwise: Run, tmp_path: Path, make: Any) -> None:
     done = stopwise(*words)
     log = check(tmp_path / "calls.csv", done)
     assert f"{N} cases, 2 arms, {2 * N} answers." in done.stdout
-    assert "Not used" not in done.stdout
+    assert "Skipped" not in done.stdout
     if make is in_attributes:
         [chunk] = log.chunks()
         assert chunk.rounds.contexts[:4, 2].tolist() == [0, 1, 0, 1]
@@ -268,7 +268,7 @@ def test_calls_are_linked_by_a_field_of_the_metadata(stopwise: Run, tmp_path: Pa
     lines(tmp_path / "spend.jsonl", rows)
     done = stopwise("import", "spend.jsonl", "--out", "calls.csv")
     assert done.returncode == 2
-    assert "no case of 240 has answers of small and large" in flat(done.stderr)
+    assert "none of 240 cases has answers of both small and large" in flat(done.stderr)
     assert not (tmp_path / "calls.csv").exists()
     done = stopwise("import", "spend.jsonl", "--case", "ticket", "--out", "calls.csv")
     check(tmp_path / "calls.csv", done)
@@ -303,11 +303,11 @@ def test_what_cannot_be_used_is_counted_and_named(stopwise: Run, tmp_path: Path)
     text = done.stdout
     assert "small: 119 answers, missing in 1 case;" in text
     assert "large: 119 answers, missing in 1 case;" in text
-    assert "Left out: 1 case without an answer of the first arm." in text
-    assert "Not used: 2 × has no answer" in text
-    assert "Not used: 3 × is no record of OpenTelemetry, LiteLLM or an OpenAI batch" in text
-    assert "Not used: 1 × is not JSON" in text
-    assert "Not used: 1 × is a second call of its model in its case" in text
+    assert "Dropped: 1 case without an answer of the first arm." in text
+    assert "Skipped: 2 × has no answer" in text
+    assert "Skipped: 3 × is not a record of OpenTelemetry, LiteLLM or an OpenAI batch" in text
+    assert "Skipped: 1 × is not JSON" in text
+    assert "Skipped: 1 × repeats a model in its case" in text
     assert "spend.jsonl, line 1 has no answer" in text
     assert "Wrote calls.csv: 119 rows, 118 with all answers." in text
     assert sw.Log(tmp_path / "calls.csv").arms == ("small", "large")
@@ -318,7 +318,7 @@ def test_blank_lines_are_skipped(stopwise: Run, tmp_path: Path) -> None:
     path.write_text("\n" + path.read_text().replace("\n", "\r\n \n") + "\n\n")
     done = stopwise("import", "spend.jsonl", "--out", "calls.csv")
     check(tmp_path / "calls.csv", done)
-    assert "Not used" not in done.stdout
+    assert "Skipped" not in done.stdout
 
 
 @pytest.mark.parametrize("text", ["", " \n\n", "\ufeff", "\ufeff[\n  {}\n]\n"])
@@ -327,7 +327,7 @@ def test_a_file_without_lines_of_json_is_named(stopwise: Run, tmp_path: Path, te
     (tmp_path / "more.jsonl").write_text(text, encoding="utf-8")
     done = stopwise("import", "spend.jsonl", "more.jsonl", "--out", "calls.csv")
     assert done.returncode == 2
-    expected = "must hold one JSON object per line" if "[" in text else "is empty"
+    expected = "must have one JSON object per line" if "[" in text else "is empty"
     assert f"more.jsonl {expected}" in flat(done.stderr)
     assert not (tmp_path / "calls.csv").exists()
 
@@ -341,7 +341,7 @@ def test_failed_requests_of_a_batch_have_no_answer(stopwise: Run, tmp_path: Path
     lines(tmp_path / "out.jsonl", outputs)
     done = stopwise("import", "out.jsonl", "--arms", "small,large", "--out", "calls.csv")
     assert done.returncode == 0, done.stderr
-    assert "Not used: 2 × has no answer" in done.stdout
+    assert "Skipped: 2 × has no answer" in done.stdout
     assert "out.jsonl, line 2 has no answer" in done.stdout
     assert "out.jsonl, line 3 has no answer" in done.stdout
     assert "large: 119 answers, missing in 1 case" in done.stdout
@@ -351,18 +351,18 @@ def test_failed_requests_of_a_batch_have_no_answer(stopwise: Run, tmp_path: Path
     ("records", "words", "message"),
     [
         ([], (), "in.jsonl is empty"),
-        ([both(spend_row, 1)], (), "in.jsonl must hold one JSON object per line"),
-        ([{"a": 1}], (), "1 × is no record of OpenTelemetry"),
+        ([both(spend_row, 1)], (), "in.jsonl must have one JSON object per line"),
+        ([{"a": 1}], (), "1 × is not a record of OpenTelemetry"),
         ([{**spend_row(0, "small"), "response": "{}"}], (), "store_prompts_in_spend_logs: true"),
-        ([spend_row(0, "small")], (), "answers of small only"),
+        ([spend_row(0, "small")], (), "answers of at least 2 models, got small"),
         ([export(both(in_attributes, 1))], (), "--arms large,small"),
         (
             both(spend_row, 1),
             ("--arms", "small,huge"),
-            "'huge' is not one of the models: large, small",
+            "the files have no model 'huge'; choose from large, small",
         ),
-        (both(spend_row, 1), ("--arms", "small,small"), "'small' is named twice"),
-        (both(spend_row, 1), ("--out", "new/calls.csv"), "new is no folder"),
+        (both(spend_row, 1), ("--arms", "small,small"), "duplicate arm 'small'"),
+        (both(spend_row, 1), ("--out", "new/calls.csv"), "folder new does not exist"),
         (both(spend_row, 1), ("--compare", "choice:a"), "choice:a|b|c"),
         (both(spend_row, 1), ("--out", "calls.txt"), "unknown format of calls.txt"),
     ],

@@ -88,7 +88,7 @@ def test_everything_that_contradicts_itself_is_said_at_once(tmp_path: Path) -> N
         "cascade[1].stage[0].cost is missing: set it, or price_in and price_out",
         "cascade[1].stage[1].python: 'nowhere:same' cannot be imported",
         "cascade[1].stage[1].price_in and price_out must be set together",
-        "cascade[1].compare: answers cannot be compared by 'regex'; write text, json",
+        "cascade[1].compare: unknown comparison 'regex'; choose from text, json",
         "cascade[1].policy: invalid kind 'fixed-depth'; choose from",
     ):
         assert words in said, said

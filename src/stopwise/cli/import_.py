@@ -1,4 +1,4 @@
-"""``stopwise import``: logs that exist, as a log that ``diagnose`` and ``replay`` read."""
+"""``stopwise import``: convert recorded model calls to a log."""
 
 import shlex
 from pathlib import Path
@@ -7,15 +7,15 @@ from typing import Annotated
 import typer
 
 FILES = (
-    "OpenTelemetry spans in OTLP/JSON, LiteLLM spend logs, input and output files of OpenAI "
-    "batches: .jsonl, or .csv of LiteLLM. Several are read as one."
+    "OpenTelemetry spans in OTLP/JSON, LiteLLM spend logs (also as .csv), or input and output "
+    "files of OpenAI batches. Several files are combined."
 )
-ARMS = "The models to compare, in the order in which the cascade runs them."
+ARMS = "The models to compare, in cascade order."
 COMPARE = (
-    "What of an answer is compared: text without regard to case and punctuation around it, json, "
-    "json:path.to.field, the last number, code, or which of some choices it names."
+    "How answers are compared: as text (ignoring case and surrounding punctuation), as json, by a "
+    "field (json:path.to.field), by the last number, as code, or by the choice they name."
 )
-CASE = "The attribute (OpenTelemetry) or field of metadata (LiteLLM) that calls of a case share."
+CASE = "The attribute (OpenTelemetry) or metadata field (LiteLLM) that the calls of a case share."
 
 
 def import_(
@@ -35,10 +35,10 @@ def import_(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace LOG.")] = False,
 ) -> None:
-    """Turn recorded calls of models into a log: one row per case, one column per model.
+    """Convert recorded model calls to a log: one row per case, one column per model.
 
-    Needs calls of two models or more for the same cases, with their answers. The format of a record
-    is found by its fields; docs/importing.md describes the three.
+    The files must have answers of at least two models to the same cases. Formats are detected
+    automatically; docs/importing.md describes them.
 
         stopwise import spans.jsonl --arms small,large --out calls.parquet
 
@@ -52,35 +52,39 @@ def import_(
     from stopwise.reporting.wording import number, plural
 
     if out.exists() and (not overwrite or any(out.samefile(file) for file in files)):
-        words = "name another file, or replace it with --overwrite (not if it is a FILE to read)"
-        raise typer.BadParameter(f"{out} exists; {words}", param_hint="--out")
-    if not (to := out.parent).is_dir():
-        raise typer.BadParameter(f"{to} is no folder; create it first", param_hint="--out")
+        advice = "choose another file, or pass --overwrite (an input file is never replaced)"
+        raise typer.BadParameter(f"{out} exists; {advice}", param_hint="--out")
+    if not (folder := out.parent).is_dir():
+        raise typer.BadParameter(f"folder {folder} does not exist", param_hint="--out")
     order = [arm.strip() for arm in arms.split(",") if arm.strip()]
     with show_progress("Nothing was written.") as progress:
-        found = import_calls(files, out, arms=order, compare=compare, case=case, progress=progress)
-    answers = plural(found.answers.total(), "answer")
-    lines = [f"{plural(found.cases, 'case')}, {len(found.costs)} arms, {answers}."]
-    for arm, cost in found.costs.items():
-        n, lacking = found.answers[arm], plural(found.cases - found.answers[arm], "case")
-        each = "cost unknown" if cost is None else f"{number(cost)} per call"
-        lines.append(f"  {arm}: {plural(n, 'answer')}, missing in {lacking}; {each}")
-    if lost := found.cases - found.rows:
-        lines.append(f"Left out: {plural(lost, 'case')} without an answer of the first arm.")
-    if found.unlike:
-        lines.append(f"{plural(found.unlike, 'answer')} without {compare}: compared as text.")
-    lines += [f"Not used: {n:,} × {reason}" for reason, n in found.unused.items()]
-    lines += [f"  {example}" for example in found.examples]
-    lines.append(f"Wrote {out}: {plural(found.rows, 'row')}, {found.complete:,} with all answers.")
-    known = [cost for cost in found.costs.values() if cost is not None]
-    if found.complete < LEAST_ROWS:
-        lines.append(f"Too few for stopwise diagnose, which needs {LEAST_ROWS} with all answers.")
-    elif len(known) == len(found.costs):
-        costs = f"--prices {','.join(f'{cost:.3g}' for cost in known)} --error-cost 1"
-        lines.append(f"Next: stopwise diagnose {shlex.quote(str(out))} {costs}")
-        lines.append("Write what one wrong answer costs you, in the same currency, for the 1.")
+        summary = import_calls(
+            files, out, arms=order, compare=compare, case=case, progress=progress
+        )
+    answers = plural(summary.answers.total(), "answer")
+    lines = [f"{plural(summary.cases, 'case')}, {len(summary.costs)} arms, {answers}."]
+    for arm, cost in summary.costs.items():
+        n_answers = summary.answers[arm]
+        missing = plural(summary.cases - n_answers, "case")
+        price = "cost unknown" if cost is None else f"{number(cost)} per call"
+        lines.append(f"  {arm}: {plural(n_answers, 'answer')}, missing in {missing}; {price}")
+    if dropped := summary.cases - summary.rows:
+        lines.append(f"Dropped: {plural(dropped, 'case')} without an answer of the first arm.")
+    if n_text := summary.compared_as_text:
+        lines.append(f"{plural(n_text, 'answer')} did not match {compare}: compared as text.")
+    lines += [f"Skipped: {n:,} × {reason}" for reason, n in summary.unused.items()]
+    lines += [f"  {example}" for example in summary.examples]
+    rows, complete = plural(summary.rows, "row"), f"{summary.complete:,} with all answers"
+    lines.append(f"Wrote {out}: {rows}, {complete}.")
+    prices = [cost for cost in summary.costs.values() if cost is not None]
+    if summary.complete < LEAST_ROWS:
+        lines.append(f"stopwise diagnose needs at least {LEAST_ROWS} rows with all answers.")
+    elif len(prices) == len(summary.costs):
+        options = f"--prices {','.join(f'{price:.3g}' for price in prices)} --error-cost 1"
+        lines.append(f"Next: stopwise diagnose {shlex.quote(str(out))} {options}")
+        lines.append("Replace the 1 by the cost of one wrong answer, in the same currency.")
     else:
-        costs = ",".join(f"{0.01 * 3**k:.2g}" for k in range(len(found.costs)))
+        costs = ",".join(f"{0.01 * 3**k:.2g}" for k in range(len(summary.costs)))
         lines.append(f"Next: stopwise diagnose {shlex.quote(str(out))} --costs {costs}")
-        lines.append("These costs are an example: write yours, in units of one wrong answer.")
+        lines.append("Replace these example costs by yours, in units of one wrong answer.")
     typer.echo("\n".join(lines))

@@ -1,4 +1,4 @@
-"""Import of recorded calls as a log: OpenTelemetry, LiteLLM spend logs, OpenAI batch files."""
+"""Import of recorded model calls as a log: OpenTelemetry, LiteLLM and OpenAI batch files."""
 
 import csv
 import math
@@ -23,42 +23,54 @@ from stopwise.logs.rows import BOM, decode_lines
 from stopwise.logs.writer import LogWriter
 from stopwise.progress import Progress, no_progress
 from stopwise.records import Round
-from stopwise.running.answer_forms import Form, form, normalised_text
+from stopwise.running.answer_forms import AnswerForm, answer_form, normalised_text
+from stopwise.text import suggestion
 
 Json: TypeAlias = dict[str, Any]
-CALL = ("case_id", "model", "answer", "cost", "time", "letters", "turns", "tools", "tokens")
+CALL_FIELDS = ("case_id", "model", "answer", "cost", "time", "letters", "turns", "tools", "tokens")
 CONTEXT = ("log_prompt_letters", "turns", "tools")
-LETTERS = 4  # of English in a token, roughly: for prompts of which only the tokens are known
-# Operations of OpenTelemetry that call a model: agents and tools have spans too.
-INFERENCE = (None, "chat", "text_completion", "generate_content")
-# Events by which older instrumentations record an answer; attributes and fields that may hold it.
-ANSWERS = ("gen_ai.choice", "gen_ai.content.completion")
-SAID = ("gen_ai.output.messages", "gen_ai.completion.0.content")
-SAID_IN_EVENT = ("gen_ai.completion", "gen_ai.event.content", "message", "content")
-TEXTS = ("message", "parts", "content", "text", "refusal", "tool_calls", "output", "response")
-LINKS = ("trace_id", "session_id")  # of LiteLLM
-SETTINGS = (
-    "Answers are recorded only if asked for: in LiteLLM by store_prompts_in_spend_logs: true, in "
-    "OpenTelemetry by OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"
+LETTERS_PER_TOKEN = 4  # roughly, in English; for prompts without a text (heuristic)
+# Operations of OpenTelemetry that call a model; agents and tools have spans too.
+INFERENCE_OPERATIONS = (None, "chat", "text_completion", "generate_content")
+# Events, attributes and event fields in which instrumentations record an answer.
+ANSWER_EVENTS = ("gen_ai.choice", "gen_ai.content.completion")
+ANSWER_ATTRIBUTES = ("gen_ai.output.messages", "gen_ai.completion.0.content")
+ANSWER_EVENT_FIELDS = ("gen_ai.completion", "gen_ai.event.content", "message", "content")
+TEXT_FIELDS = (
+    "message",
+    "parts",
+    "content",
+    "text",
+    "refusal",
+    "tool_calls",
+    "output",
+    "response",
+)
+MAX_EXAMPLES = 5
+LITELLM_CASE_FIELDS = ("trace_id", "session_id")
+HOW_TO_RECORD_ANSWERS = (
+    "Answers are recorded only if enabled: in LiteLLM with store_prompts_in_spend_logs: true, in "
+    "OpenTelemetry with OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"
 )
 
 
-class Imported(msgspec.Struct):
-    """What was found, and what became of it."""
+class ImportSummary(msgspec.Struct):
+    """Counts of the cases, answers and records of an import."""
 
     cases: int = 0
-    rows: int = 0  # cases that were written: the others lack the answer of the first arm
-    complete: int = 0  # cases with the answers of all arms
-    unlike: int = 0  # answers that have not the form asked for, and are compared as text
+    rows: int = 0  # cases written; the others lack an answer of the first arm
+    complete: int = 0  # cases with answers of all arms
+    compared_as_text: int = 0  # answers without the requested form
     answers: Counter[str] = msgspec.field(default_factory=Counter[str])  # by arm
-    costs: dict[str, float | None] = {}  # the mean of a call of each arm, in cascade order
+    costs: dict[str, float | None] = {}  # the mean cost of a call of each arm, in cascade order
     unused: Counter[str] = msgspec.field(default_factory=Counter[str])  # records, by reason
-    examples: list[str] = []  # of such records
+    examples: list[str] = []  # of unused records
 
-    def refuse(self, source: str, reason: str) -> None:
+    def skip(self, source: str, reason: str) -> None:
         """Count a record that cannot be used."""
         self.unused[reason] += 1
-        self.examples += [f"{source} {reason}"][: 5 - len(self.examples)]
+        if len(self.examples) < MAX_EXAMPLES:
+            self.examples.append(f"{source} {reason}")
 
 
 def import_calls(
@@ -69,41 +81,41 @@ def import_calls(
     compare: str = "text",
     case: str | None = None,
     progress: Progress = no_progress,
-) -> Imported:
-    """Write recorded calls as a log, one row per case, in place of ``out``.
+) -> ImportSummary:
+    """Write recorded calls as a log, one row per case; replaces ``out``.
 
-    ``arms`` are models in the order of the cascade (default: all, by mean cost), ``compare`` is a
-    `form` of answers, and ``case`` names the attribute or field that the calls of a case
-    share (default: the trace, the session or ``custom_id``). Calls wait in a temporary database on
-    disk: files may be larger than memory.
+    ``arms`` are models in cascade order (default: all, by mean cost), ``compare`` is an
+    `answer_form`, and ``case`` names the attribute or field that the calls of a case share
+    (default: the trace, the session or ``custom_id``). Calls are collected in a temporary database
+    on disk, so files may be larger than memory.
     """
-    compared_form, found = form(compare), Imported()
+    form, summary = answer_form(compare), ImportSummary()
     format_suffix(out)
     with closing(sqlite3.connect("")) as calls:
-        calls.execute(f"CREATE TABLE calls (source, {', '.join(CALL)})")
-        add = f"INSERT INTO calls VALUES (?{', ?' * len(CALL)})"
-        for source, record in _records(files, found, progress):
+        calls.execute(f"CREATE TABLE calls (source, {', '.join(CALL_FIELDS)})")
+        insert = f"INSERT INTO calls VALUES (?{', ?' * len(CALL_FIELDS)})"
+        for source, record in _records(files, summary, progress):
             try:
                 for call in calls_of(record, case):
-                    missing = [key for key in CALL[:3] if call.get(key) is None]
+                    missing = [key for key in CALL_FIELDS[:3] if call.get(key) is None]
                     if missing and missing != ["model", "answer"]:
-                        found.refuse(source, f"has no {missing[-1].removesuffix('_id')}")
-                    else:  # a prompt alone is the input of a batch
-                        calls.execute(add, [source, *map(call.get, CALL)])
+                        summary.skip(source, f"has no {missing[-1].removesuffix('_id')}")
+                    else:  # the input of a batch has a prompt only
+                        calls.execute(insert, [source, *map(call.get, CALL_FIELDS)])
             except (TypeError, ValueError, AttributeError, LookupError, sqlite3.Error):
-                found.refuse(source, "is no record of OpenTelemetry, LiteLLM or an OpenAI batch")
-        models = _models(calls, arms, found)
+                summary.skip(source, "is not a record of OpenTelemetry, LiteLLM or an OpenAI batch")
+        arm_of_model = _arm_of_model(calls, arms, summary)
         new = out.with_name(f".{os.getpid()}-{out.name}")
         try:
-            _write(calls, new, models, compared_form, found)
+            _write(calls, new, arm_of_model, form, summary)
             put_in_place(new, out)
         finally:
             new.unlink(missing_ok=True)
-    return found
+    return summary
 
 
 def calls_of(record: Any, case: str | None = None) -> list[Json]:
-    """Return the calls that a record describes, with those of the fields `CALL` that it has.
+    """Return the calls in a record, as far as it has them with the fields `CALL_FIELDS`.
 
     Examples
     --------
@@ -115,71 +127,86 @@ def calls_of(record: Any, case: str | None = None) -> list[Json]:
     if "custom_id" in record:
         body = _dict(_dict(record.get("response")).get("body"))
         call = {"case_id": str(record["custom_id"]), "model": body.get("model")}
-        call |= {"answer": _said(body), "time": body.get("created", body.get("created_at"))}
-        if "response" in record:  # an output, though its request may have failed
+        call |= {"answer": _answer(body), "time": body.get("created", body.get("created_at"))}
+        if "response" in record:  # an output, perhaps of a failed request
             call["model"] = call["model"] or "unknown"
         return [call | _prompt(_dict(record.get("body")), _dict(body.get("usage")))]
     if "request_id" in record:
-        return [_from_spend({key: _decoded(cell) for key, cell in record.items()}, case)]
-    kind, of = ("Spans", "spans") if "resourceSpans" in record else ("Logs", "logRecords")
-    scopes = (scope for one in record["resource" + kind] for scope in one["scope" + kind])
-    spans = (_from_span(span, case) for scope in scopes for span in scope[of])
-    return [call for call in spans if call]
+        return [_from_spend_log({key: _decoded(cell) for key, cell in record.items()}, case)]
+    kind, key = ("Spans", "spans") if "resourceSpans" in record else ("Logs", "logRecords")
+    scopes = (scope for resource in record["resource" + kind] for scope in resource["scope" + kind])
+    calls = (_from_span(span, case) for scope in scopes for span in scope[key])
+    return [call for call in calls if call]
 
 
 def _from_span(span: Json, case: str | None) -> Json:
-    """Read a span, or a log record with its attributes; {} if it is not a call of a model."""
-    own = _attributes(span.get("attributes"))
-    model = own.get("gen_ai.request.model", own.get("gen_ai.response.model"))
-    if model is None or own.get("gen_ai.operation.name") not in INFERENCE:
+    """Return the call of a span or log record; {} if it is not a call of a model."""
+    attributes = _attributes(span.get("attributes"))
+    model = attributes.get("gen_ai.request.model", attributes.get("gen_ai.response.model"))
+    if model is None or attributes.get("gen_ai.operation.name") not in INFERENCE_OPERATIONS:
         return {}
-    events = [_attributes(e["attributes"]) for e in span.get("events", ()) if e["name"] in ANSWERS]
-    said = [own.get(key) for key in SAID] + [e.get(key) for e in events for key in SAID_IN_EVENT]
-    used = {key.removeprefix("gen_ai.usage."): value for key, value in own.items()}
-    asked = {"messages": _decoded(own.get("gen_ai.input.messages"))}
-    asked["tools"] = own.get("gen_ai.tool.definitions")
-    time = int(span.get("startTimeUnixNano", span.get("timeUnixNano", 0))) / 1e9
-    call = {"case_id": span["traceId"] if case is None else own.get(case), "model": model}
-    call |= {"answer": next(filter(None, map(_said, said)), None), "cost": used.get("cost")}
-    return call | {"time": time} | _prompt(asked, used)
+    candidates = [attributes.get(key) for key in ANSWER_ATTRIBUTES]
+    for event in span.get("events", ()):
+        if event["name"] in ANSWER_EVENTS:
+            fields = _attributes(event["attributes"])
+            candidates += [fields.get(key) for key in ANSWER_EVENT_FIELDS]
+    usage = {key.removeprefix("gen_ai.usage."): value for key, value in attributes.items()}
+    request = {
+        "messages": _decoded(attributes.get("gen_ai.input.messages")),
+        "tools": attributes.get("gen_ai.tool.definitions"),
+    }
+    call = {
+        "case_id": span["traceId"] if case is None else attributes.get(case),
+        "model": model,
+        "answer": next(filter(None, map(_answer, candidates)), None),
+        "cost": usage.get("cost"),
+        "time": int(span.get("startTimeUnixNano", span.get("timeUnixNano", 0))) / 1e9,
+    }
+    return call | _prompt(request, usage)
 
 
-def _from_spend(row: Json, case: str | None) -> Json:
-    more = _dict(row.get("metadata"))
-    asked = _dict(row.get("proxy_server_request") or _decoded(more.get("proxy_server_request")))
-    asked |= {"messages": row["messages"]} if row.get("messages") else {}
-    places = (row, more, _dict(more.get("spend_logs_metadata")))
-    keys = [place.get(key) for key in ((case,) if case else LINKS) for place in places]
+def _from_spend_log(row: Json, case: str | None) -> Json:
+    metadata = _dict(row.get("metadata"))
+    request = _dict(
+        row.get("proxy_server_request") or _decoded(metadata.get("proxy_server_request"))
+    )
+    request |= {"messages": row["messages"]} if row.get("messages") else {}
+    sources = (row, metadata, _dict(metadata.get("spend_logs_metadata")))
+    names = (case,) if case else LITELLM_CASE_FIELDS
+    case_ids = [source.get(name) for name in names for source in sources]
     spend = row.get("spend")
-    call: Json = {"model": row["model"], "cost": None if spend in (None, "") else float(spend)}
-    call["case_id"] = next(filter(None, keys), None if case else row["request_id"])
-    call["answer"] = _said(row.get("response"))
+    call: Json = {
+        "model": row["model"],
+        "cost": None if spend in (None, "") else float(spend),
+        "case_id": next(filter(None, case_ids), None if case else row["request_id"]),
+        "answer": _answer(row.get("response")),
+    }
     with suppress(ValueError):
         call["time"] = datetime.fromisoformat(str(row.get("startTime"))).timestamp()
-    return call | _prompt(asked, row)
+    return call | _prompt(request, row)
 
 
-def _prompt(asked: Json, used: Json) -> Json:
-    """Describe the prompt of a request in the form of OpenAI's API; ``used`` counts its tokens."""
-    tokens = used.get("input_tokens", used.get("prompt_tokens"))
-    known: Json = {"tokens": None if tokens is None else float(tokens)}
-    if prompt := asked.get("messages") or asked.get("input") or asked.get("prompt"):
-        said = cast("list[Any]", prompt if isinstance(prompt, list) else [prompt])
-        known["letters"] = len(_text([asked.get("instructions"), *said]))
-        known["turns"] = sum(_dict(one).get("role") == "user" for one in said) or 1
-        known["tools"] = bool(asked.get("tools") or asked.get("functions"))
-    return known
+def _prompt(request: Json, usage: Json) -> Json:
+    """Return features of the prompt of a request to OpenAI's API."""
+    tokens = usage.get("input_tokens", usage.get("prompt_tokens"))
+    features: Json = {"tokens": None if tokens is None else float(tokens)}
+    if prompt := request.get("messages") or request.get("input") or request.get("prompt"):
+        messages = cast("list[Any]", prompt if isinstance(prompt, list) else [prompt])
+        features["letters"] = len(_text([request.get("instructions"), *messages]))
+        features["turns"] = sum(_dict(message).get("role") == "user" for message in messages) or 1
+        features["tools"] = bool(request.get("tools") or request.get("functions"))
+    return features
 
 
-def _said(value: Any) -> str | None:
-    """Return an answer: that of a response of OpenAI's API, of the first message, or a text."""
+def _answer(value: Any) -> str | None:
+    """Return the answer in a response of OpenAI's API, a list of messages or a text."""
     first: Any = _dict(_decoded(value)).get("choices") or _decoded(value)
     first = cast("Any", first[0] if isinstance(first, list) and first else first)
     return (_text(first) or _text(value)).strip() or None
 
 
 def _text(value: Any) -> str:
-    """Return the text of a message, in any form that the three formats have."""
+    """Return the text of a message in any of the three formats."""
     if isinstance(value, list):
         return "\n".join(filter(None, map(_text, cast("list[Any]", value))))
     part = _dict(value)
@@ -187,12 +214,12 @@ def _text(value: Any) -> str:
     if "name" in tool and "arguments" in tool:
         return canonical_json([tool["name"], _decoded(tool["arguments"])]).decode()
     if part and part.get("type") != "reasoning":
-        return _text([part.get(key) for key in TEXTS])
+        return _text([part.get(key) for key in TEXT_FIELDS])
     return value if isinstance(value, str) else ""
 
 
 def _decoded(value: Any) -> Any:
-    """Return what a text holds if it is an object or list in JSON, else the value itself."""
+    """Return the object or list that a JSON text holds; any other value unchanged."""
     with suppress(msgspec.DecodeError):
         if isinstance(value, str) and value[:1] in ("{", "["):
             return msgspec.json.decode(value)
@@ -200,15 +227,15 @@ def _decoded(value: Any) -> Any:
 
 
 def _attributes(pairs: Any) -> Json:
-    return {one["key"]: _plain(one.get("value")) for one in pairs or ()}
+    return {pair["key"]: _plain(pair.get("value")) for pair in pairs or ()}
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of OTLP, which names its type, as a plain one."""
-    kind, held = cast("tuple[str, Any]", next(iter(_dict(value).items()), ("", None)))
+    """Return a typed OTLP value as a plain one."""
+    kind, content = cast("tuple[str, Any]", next(iter(_dict(value).items()), ("", None)))
     if kind == "arrayValue":
-        return [_plain(one) for one in held.get("values", ())]
-    return _attributes(held.get("values")) if kind == "kvlistValue" else held
+        return [_plain(item) for item in content.get("values", ())]
+    return _attributes(content.get("values")) if kind == "kvlistValue" else content
 
 
 def _dict(value: Any) -> Json:
@@ -216,17 +243,17 @@ def _dict(value: Any) -> Json:
 
 
 def _records(
-    files: Sequence[Path], found: Imported, progress: Progress
+    files: Sequence[Path], summary: ImportSummary, progress: Progress
 ) -> Iterator[tuple[str, Any]]:
-    """Yield every record with its place."""
+    """Yield every record with its file and line."""
     done, size = 0, sum(path.stat().st_size for path in files)
     for path in files:
-        with path.open("rb") as file, ExitStack() as after:
-            # answers of any length; the limit is one for the whole process
-            after.callback(csv.field_size_limit, csv.field_size_limit(2**31 - 1))
+        with path.open("rb") as file, ExitStack() as cleanup:
+            # Answers may be of any length; the limit is global, so it is restored.
+            cleanup.callback(csv.field_size_limit, csv.field_size_limit(2**31 - 1))
             if (head := file.peek().removeprefix(BOM).lstrip()[:1]) in (b"", b"["):
-                what = "must hold one JSON object per line, not an array" if head else "is empty"
-                raise InvalidLogError(f"{path.name} {what}")
+                problem = "must have one JSON object per line, not an array" if head else "is empty"
+                raise InvalidLogError(f"{path.name} {problem}")
             lines = decode_lines(file, path.name)
             table = csv.DictReader(lines) if path.suffix.lower() == ".csv" else None
             for number, row in enumerate(table or lines, 1):
@@ -235,76 +262,110 @@ def _records(
                     record = msgspec.json.decode(row) if isinstance(row, str) else row
                 except msgspec.DecodeError:
                     if str(row).strip():
-                        found.refuse(source, "is not JSON")
+                        summary.skip(source, "is not JSON")
                 else:
                     yield source, record
                 progress("reading (kB)", (done + file.tell()) // 1000, size // 1000)
             done += file.tell()
 
 
-def _models(calls: sqlite3.Connection, arms: Sequence[str], found: Imported) -> dict[str, str]:
-    """Return the arm of each model that is one."""
-    named = "FROM calls WHERE model IS NOT NULL GROUP BY model"
-    query = f"SELECT model, AVG(cost), COUNT(cost) < COUNT(*) {named}"
+def _arm_of_model(
+    calls: sqlite3.Connection, arms: Sequence[str], summary: ImportSummary
+) -> dict[str, str]:
+    """Return the arm of each model, in cascade order, and store the mean costs."""
+    query = (
+        "SELECT model, AVG(cost), COUNT(cost) < COUNT(*) FROM calls "
+        "WHERE model IS NOT NULL GROUP BY model"
+    )
     means = {model: None if unknown else cost for model, cost, unknown in calls.execute(query)}
     if len(means) < 2:
-        reasons = [f"{n} × {reason}" for reason, n in found.unused.items()]
+        reasons = [f"{n} × {reason}" for reason, n in summary.unused.items()]
         raise InvalidLogError(
-            f"answers of {', '.join(means) or 'no model'} only, where a cascade has two or more; "
-            f"records not used: {'; '.join([*reasons, *found.examples]) or 'none'}. {SETTINGS}"
+            f"the files must have answers of at least 2 models, got {', '.join(means) or 'none'}; "
+            f"unused records: {'; '.join([*reasons, *summary.examples]) or 'none'}. "
+            f"{HOW_TO_RECORD_ANSWERS}"
         )
     if not arms and None in means.values():
         raise InvalidParameterError(
-            f"what calls cost is not known: give the arms in order, --arms {','.join(means)}"
+            "the costs of some calls are missing, so the order of the arms is unknown; name them "
+            f"in cascade order, as in --arms {','.join(means)}"
         )
-    of: dict[str, str] = {}
+    arm_of_model: dict[str, str] = {}
     for arm in arms or sorted(means, key=lambda model: cast("float", means[model])):
-        same = [m for m in means if re.fullmatch(re.escape(arm) + r"(-\d[\d-]*)?", m)]
-        model = arm if arm in means else same[0] if len(same) == 1 else None
-        if model is None or model in of:
-            what = "named twice" if model in of else f"not one of the models: {', '.join(means)}"
-            raise InvalidParameterError(f"{arm!r} is {what}")
-        of[model], found.costs[arm] = arm, means[model]
-    return of
+        versions = [m for m in means if re.fullmatch(re.escape(arm) + r"(-\d[\d-]*)?", m)]
+        if arm in means:
+            model = arm
+        elif len(versions) == 1:
+            model = versions[0]
+        else:
+            raise InvalidParameterError(
+                f"the files have no model {arm!r}; {suggestion(arm, means)}"
+            )
+        if model in arm_of_model:
+            raise InvalidParameterError(f"duplicate arm {arm!r}")
+        arm_of_model[model] = arm
+        summary.costs[arm] = means[model]
+    return arm_of_model
 
 
 def _write(
-    calls: sqlite3.Connection, path: Path, models: dict[str, str], form: Form, found: Imported
+    calls: sqlite3.Connection,
+    path: Path,
+    arm_of_model: dict[str, str],
+    form: AnswerForm,
+    summary: ImportSummary,
 ) -> None:
-    """Write the cases in order of time, each up to the first arm whose answer is missing."""
+    """Write the cases in order of time, each up to the first arm without an answer."""
     order = "MIN(time) OVER (PARTITION BY case_id), case_id, time, rowid"
     rows = calls.execute(f"SELECT * FROM calls ORDER BY {order}")
-    pairs, priced = 0, None not in found.costs.values()
-    with LogWriter(path, [*found.costs], CONTEXT, costs=priced) as log:
+    comparable_cases = 0
+    has_costs = None not in summary.costs.values()
+    with LogWriter(path, [*summary.costs], CONTEXT, costs=has_costs) as log:
         for case, group in groupby(rows, lambda row: str(row[1])):
-            said, asked = dict[str, tuple[Any, Any]](), Json()
+            outputs_and_costs = dict[str, tuple[Any, Any]]()  # by arm
+            fields = Json()  # of the case: the first value of each
             for source, *cells in group:
-                call = dict(zip(CALL, cells, strict=True))
-                asked = {key: cell for key, cell in call.items() if cell is not None} | asked
-                arm = models.get(call["model"] or "")
-                if arm in said:
-                    found.refuse(source, "is a second call of its model in its case; not used")
+                call = dict(zip(CALL_FIELDS, cells, strict=True))
+                fields = {key: cell for key, cell in call.items() if cell is not None} | fields
+                arm = arm_of_model.get(call["model"] or "")
+                if arm in outputs_and_costs:
+                    summary.skip(source, "repeats a model in its case; the first call is used")
                 elif arm is not None:
-                    compared = form(call["answer"])
-                    found.unlike += compared is None
-                    if compared in (None, ""):  # "" would be no answer
-                        compared = normalised_text(call["answer"]) or call["answer"]
-                    said[arm] = compared, call["cost"]
-            found.cases += 1
-            found.answers.update(said.keys())
-            found.complete += len(said) == len(models)
-            ran = [said[arm] for arm in takewhile(said.__contains__, found.costs)]
-            pairs += len(ran) > 1
+                    output = form(call["answer"])
+                    summary.compared_as_text += output is None
+                    if output in (None, ""):  # a blank output would be a missing answer
+                        output = normalised_text(call["answer"]) or call["answer"]
+                    outputs_and_costs[arm] = output, call["cost"]
+            summary.cases += 1
+            summary.answers.update(outputs_and_costs.keys())
+            summary.complete += len(outputs_and_costs) == len(arm_of_model)
+            ran = [
+                outputs_and_costs[arm]
+                for arm in takewhile(outputs_and_costs.__contains__, summary.costs)
+            ]
+            comparable_cases += len(ran) > 1
             if not ran:
                 continue
-            letters = asked.get("letters", LETTERS * asked.get("tokens", 0))
-            x = (math.log1p(letters), float(asked.get("turns", 1)), float(asked.get("tools", 0)))
+            letters = fields.get("letters", LETTERS_PER_TOKEN * fields.get("tokens", 0))
+            turns, tools = float(fields.get("turns", 1)), float(fields.get("tools", 0))
             outputs, costs = zip(*ran, strict=True)
-            time, last, paid = asked.get("time", 0.0), len(ran) - 1, costs if priced else None
-            log.write(Round(case, time, x, outputs, outputs, last, last, paid))
-            found.rows += 1
-    if not pairs:
+            last = len(ran) - 1
+            log.write(
+                Round(
+                    id=case,
+                    time=fields.get("time", 0.0),
+                    context=(math.log1p(letters), turns, tools),
+                    outputs=outputs,
+                    answers=outputs,
+                    stop=last,
+                    rule_stop=last,
+                    costs=costs if has_costs else None,
+                )
+            )
+            summary.rows += 1
+    if not comparable_cases:
         raise InvalidLogError(
-            f"no case of {found.cases:,} has answers of {' and '.join([*found.costs][:2])}: name "
-            "the attribute or field that the calls of a case share, as in --case metadata_key"
+            f"none of {summary.cases:,} cases has answers of both "
+            f"{' and '.join([*summary.costs][:2])}; use --case to name the attribute or field that "
+            "the calls of a case share"
         )

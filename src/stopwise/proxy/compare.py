@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from stopwise.proxy.chat import Answer, text_of
-from stopwise.running.answer_forms import Form, form, normalised_text
+from stopwise.running.answer_forms import AnswerForm, answer_form, normalised_text
 from stopwise.service.domain.errors import Conflict
 from stopwise.service.domain.events import Reported
 from stopwise.service.domain.outputs import StoredAnswer, canonical, unpack_answers
@@ -20,7 +20,7 @@ NOT_STORED = (
     "stored for policies that learn from labels, up to 1 MB per round. Label by stage instead: "
     '{"right": {…}}'
 )
-_json = form("json")
+_json = answer_form("json")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -37,7 +37,7 @@ class Comparison:
     """
 
     def __init__(self, kind: str, same: Same | None = None) -> None:
-        self._form = form(kind)
+        self._form = answer_form(kind)
         self._is_field = kind.startswith("json:")
         self._same = same
 
@@ -78,7 +78,7 @@ class Comparison:
         text = label if isinstance(label, str) else _encode(label).decode()
         values = [_value(self._form, text)]
         if self._is_field:  # the label may be the field alone
-            inner = form("json:field")
+            inner = answer_form("json:field")
             objects = [_encode({"field": label}).decode(), f'{{"field": {text}}}']
             values += [value for value in map(inner, objects) if value is not None]
         return values
@@ -153,7 +153,7 @@ def tool_calls(message: dict[str, Any]) -> str | None:
     return _encode(compared).decode() if compared else None
 
 
-def _value(form: Form, text: str) -> Any:
+def _value(form: AnswerForm, text: str) -> Any:
     """Return the value of a text in this form, or the normalised text if it has no such value."""
     value = form(text)
     return normalised_text(text) if value is None else value

@@ -1,9 +1,8 @@
-"""Normal forms of text answers: answers agree if their forms are equal.
+"""Normal forms of text answers, by which answers are compared.
 
-A form makes agreement an equivalence, which the stopping rule needs: if arms i and j agree, both
-are right or both are wrong, so error_i − error_j ≤ P(i and j disagree). Similarity is not an
-equivalence: a may be similar to b and b to c while a and c are not, and then only one of two arms
-that "agree" may be right.
+Equality of forms is an equivalence, which the stopping rule needs: if arms i and j agree, both are
+right or both are wrong, so error_i − error_j ≤ P(i and j disagree). Similarity is not transitive,
+so of two similar answers one may be right and the other wrong.
 """
 
 import re
@@ -16,22 +15,22 @@ import msgspec
 from stopwise.canonical import canonical_json, canonical_value
 from stopwise.errors import InvalidOutputsError, InvalidParameterError
 
-Form: TypeAlias = Callable[[str], Any]
-KINDS = "text, json, json:path.to.field, number, choice:a|b|c or code"
+AnswerForm: TypeAlias = Callable[[str], Any]  # text → value to compare; None if it does not match
+NAMES = "text, json, json:path.to.field, number, choice:a|b|c or code"
 
 _NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-_TIGHT = re.compile(r"\s*([^\w\s])\s*")
-# Marks that surround an answer and are no part of it. Not among them: signs, "%", "#", "<", and,
-# in front, the point of ".5", since answers that differ by these are different answers.
+_AROUND_PUNCTUATION = re.compile(r"\s*([^\w\s])\s*")
+# Marks around an answer that do not change it. Signs, "%", "#", "<" and the leading point of ".5"
+# are not among them, because answers that differ in these are different.
 OPENING = "\"'`´“”„‟‘’‚‹›«»([{*_~¡¿"
 CLOSING = "\"'`´“”„‟‘’‚‹›«»)]}*_~.,;:!?…。、！？"
 
 
 def normalised_text(text: str) -> str:
-    """Return a text such that answers which differ only in their writing become equal.
+    """Return a text in a normal form that ignores case, spacing and surrounding punctuation.
 
-    Letters are case-folded and brought to one Unicode form (NFKC), white space is collapsed and
-    trimmed, quotes, brackets, emphasis and closing punctuation around the text are removed.
+    Letters are case-folded and normalised (NFKC), white space is collapsed and trimmed, and quotes,
+    brackets, emphasis and closing punctuation around the text are removed.
 
     Examples
     --------
@@ -40,12 +39,12 @@ def normalised_text(text: str) -> str:
     >>> normalised_text("-0.5"), normalised_text("(.5)"), normalised_text("5 %")
     ('-0.5', '.5', '5 %')
     """
-    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may be untyped)
         raise InvalidOutputsError(
-            f"normalised_text takes a text, not {text!r}: take the text out of the answer first, "
+            f"normalised_text needs a string, got {text!r}; extract the text of the answer first, "
             "as in canonical=lambda answer: sw.normalised_text(answer['text'])"
         )
-    # Folding can leave NFKC, and removing marks can uncover more of either: repeat until stable.
+    # Case folding can break NFKC, and removing marks can expose more of them: repeat until stable.
     while True:
         folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
         bare = " ".join(folded.split()).lstrip(OPENING + " ").rstrip(CLOSING + " ")
@@ -54,40 +53,43 @@ def normalised_text(text: str) -> str:
         text = bare
 
 
-def form(kind: str) -> Form:
-    r"""Return the function of a name: from a text to its value, None where it has not that form.
+def answer_form(name: str) -> AnswerForm:
+    r"""Return the form with a name: a function from a text to its value, or None if invalid.
 
     Examples
     --------
-    >>> form("json:item.price")('{"item": {"price": 3.0, "unit": "EUR"}}')
+    >>> answer_form("json:item.price")('{"item": {"price": 3.0, "unit": "EUR"}}')
     3
-    >>> form("code")("if x :\n    y = 1") == form("code")("if x:\n\n  y=1")
+    >>> code = answer_form("code")
+    >>> code("if x :\n    y = 1") == code("if x:\n\n  y=1")
     True
     """
-    name, _, rest = kind.partition(":")
-    if kind in _FORMS:
-        return _FORMS[kind]
-    if name == "json" and rest:
-        path = rest.split(".")
+    kind, _, argument = name.partition(":")
+    if name in _FORMS:
+        return _FORMS[name]
+    if kind == "json" and argument:
+        path = argument.split(".")
         return lambda text: _field(text, path)
-    choices = [normalised_text(one) for one in rest.split("|")]
-    if name == "choice" and len(choices) > 1 and all(choices):
-        words = "|".join(map(re.escape, sorted(choices, key=len, reverse=True)))
-        pattern = re.compile(rf"(?<!\w)(?:{words})(?!\w)")
-        return lambda text: _only(pattern.findall(normalised_text(text)))
-    raise InvalidParameterError(f"answers cannot be compared by {kind!r}; write {KINDS}")
+    choices = [normalised_text(choice) for choice in argument.split("|")]
+    if kind == "choice" and len(choices) > 1 and all(choices):
+        alternatives = "|".join(map(re.escape, sorted(choices, key=len, reverse=True)))
+        pattern = re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)")
+        return lambda text: _unique(pattern.findall(normalised_text(text)))
+    raise InvalidParameterError(f"unknown comparison {name!r}; choose from {NAMES}")
 
 
-def _bare(text: str) -> str:
-    """Return what is within a code fence, if the text is one."""
+def _without_fence(text: str) -> str:
+    """Return the content of a Markdown code fence; any other text unchanged."""
     stripped = text.strip()
-    first, _, rest = stripped.partition("\n")
-    return rest[:-3] if first.startswith("```") and rest.endswith("```") else text
+    first_line, _, content = stripped.partition("\n")
+    if first_line.startswith("```") and content.endswith("```"):
+        return content[:-3]
+    return text
 
 
 def _parsed(text: str) -> Any:
     try:
-        return canonical_value(msgspec.json.decode(_bare(text)))
+        return canonical_value(msgspec.json.decode(_without_fence(text)))
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
 
@@ -101,46 +103,47 @@ def _field(text: str, path: list[str]) -> Any:
     value = _parsed(text)
     try:
         for name in path:
-            inner: Any = value
-            value = inner[int(name) if isinstance(inner, list) else name]
+            parent: Any = value
+            value = parent[int(name) if isinstance(parent, list) else name]
     except (LookupError, TypeError, ValueError):
-        return _json(text)  # no such field: the whole answer
+        return _json(text)  # without the field, the complete answer
     if isinstance(value, dict | list):
         return canonical_json(cast(object, value)).decode()
-    known = normalised_text(value) if isinstance(value, str) else value
-    return "null" if known is None else known
+    if value is None:
+        return "null"
+    return normalised_text(value) if isinstance(value, str) else value
 
 
 def _number(text: str) -> Any:
-    found = _NUMBER.findall(_bare(text))
-    if not found:
+    numbers = _NUMBER.findall(_without_fence(text))
+    if not numbers:
         return None
-    value = float(found[-1].replace(",", ""))  # an answer ends with its result
-    return value if abs(value) < 1e300 else found[-1]
+    value = float(numbers[-1].replace(",", ""))  # answers end with their result
+    return value if abs(value) < 1e300 else numbers[-1]
 
 
-def _only(found: list[str]) -> str | None:
-    return found[0] if len(set(found)) == 1 else None
+def _unique(matches: list[str]) -> str | None:
+    return matches[0] if len(set(matches)) == 1 else None
 
 
 def _code(text: str) -> str:
-    """Return code without layout: no blank lines, levels of indentation instead of columns."""
+    """Return code without its layout: no blank lines, indentation as levels."""
     lines: list[str] = []
     levels = [0]
-    for line in _bare(text).expandtabs().splitlines():
-        words = _TIGHT.sub(r"\1", " ".join(line.split()))
-        if not words:
+    for line in _without_fence(text).expandtabs().splitlines():
+        tokens = _AROUND_PUNCTUATION.sub(r"\1", " ".join(line.split()))
+        if not tokens:
             continue
         column = len(line) - len(line.lstrip())
         while levels[-1] > column:
             levels.pop()
         if column > levels[-1]:
             levels.append(column)
-        lines.append("\t" * (len(levels) - 1) + words)
+        lines.append("\t" * (len(levels) - 1) + tokens)
     return "\n".join(lines)
 
 
-_FORMS: dict[str, Form] = {
+_FORMS: dict[str, AnswerForm] = {
     "text": normalised_text,
     "json": _json,
     "number": _number,

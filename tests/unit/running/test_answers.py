@@ -48,5 +48,5 @@ def test_case_and_surrounding_space_never_matter(text: str) -> None:
 
 
 def test_what_has_no_canonical_form_is_refused() -> None:
-    with pytest.raises(InvalidOutputsError, match="takes a text, not 42"):
+    with pytest.raises(InvalidOutputsError, match="needs a string, got 42"):
         normalised_text(42)  # pyright: ignore[reportArgumentType]
