@@ -11,7 +11,7 @@ from examples.text_cascade import tickets
 from stopwise.proxy import shadow_page
 from stopwise.proxy.report import MIN_ROUNDS, Report
 from tests.proxy.harness import Misbehaving, Proxied, proxied, stage, stages
-from tests.service.dashboard.sample import Taken
+from tests.service.dashboard.sample import ParsedPage
 
 ROUNDS = MIN_ROUNDS + 20
 
@@ -19,7 +19,7 @@ ROUNDS = MIN_ROUNDS + 20
 def text_of(proxy: Proxied, path: str) -> str:
     page = proxy.get(path)
     assert page.status_code == 200, page.text
-    return Taken(page.text).text
+    return ParsedPage(page.text).text
 
 
 def wait_for_text(proxy: Proxied, path: str, text: str) -> str:

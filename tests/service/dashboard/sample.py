@@ -1,4 +1,4 @@
-"""Cascades with rounds, created without a server, and pages taken apart."""
+"""Sample cascades and parsed pages, without a server."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -26,11 +26,11 @@ def key(name: str = "ops") -> Key:
 
 
 def service(*, write_error: str = "", **changes: Any) -> Any:
-    """What pages show of a service, apart from its cascades."""
+    """A stand-in for the service, with the attributes that pages show."""
     state = SimpleNamespace(position=12_345, time=BEGAN + 3_590)
     writer = SimpleNamespace(waiting=0, write_error=write_error)
-    known = {"state": state, "lag": 0.1, "writer": writer, "not_ready": ""}
-    return SimpleNamespace(**{**known, **changes})
+    attributes = {"state": state, "lag": 0.1, "writer": writer, "not_ready": ""}
+    return SimpleNamespace(**{**attributes, **changes})
 
 
 def spec(
@@ -45,10 +45,10 @@ def spec(
 
 
 def cascade_of(
-    given: CascadeSpec | None = None, rounds: int = 200, *, reported: int | None = None
+    definition: CascadeSpec | None = None, rounds: int = 200, *, reported: int | None = None
 ) -> ServedCascade:
     """A cascade with a round every ten seconds; the first ``reported`` (or all) have outputs."""
-    cascade = ServedCascade(0, given or spec(), BEGAN)
+    cascade = ServedCascade(0, definition or spec(), BEGAN)
     rng = np.random.default_rng(5)
     size = cascade.spec.context if isinstance(cascade.spec.context, int) else 2
     n_arms = cascade.arms.n_arms
@@ -57,8 +57,8 @@ def cascade_of(
         x = rng.uniform(-1, 1, size)
         _, (answer,) = cascade.open([x.tolist()], time, 2 * k + 1)
         if reported is None or k < reported:
-            often = 0.2 if x[0] < 0 else 0.45  # where the cheap arms err
-            wrong = rng.random(n_arms) < [often, *([0.02] * 14)][:n_arms]
+            error_rate = 0.2 if x[0] < 0 else 0.45  # of the cheapest arm
+            wrong = rng.random(n_arms) < [error_rate, *([0.02] * 14)][:n_arms]
             assert answer.stop is not None
             outputs: list[object] = [int(w) for w in wrong[: answer.stop + 1]]
             cascade.report(k, outputs, [], False, time + 1, 2 * k + 2)
@@ -73,8 +73,8 @@ def state_of(cascade: ServedCascade) -> State:
 
 
 def shown(template: str, title: str, **values: Any) -> str:
-    given = {"service": service(), "now": NOW, "base": BASE, "key": None}
-    return render(template, title=title, **{**given, **values})
+    defaults = {"service": service(), "now": NOW, "base": BASE, "key": None}
+    return render(template, title=title, **{**defaults, **values})
 
 
 def page_of(cascade: ServedCascade, **values: Any) -> str:
@@ -83,17 +83,17 @@ def page_of(cascade: ServedCascade, **values: Any) -> str:
 
 def overview_of(*cascades: ServedCascade, **values: Any) -> str:
     counts = {
-        "rows": [views.summary(one) for one in cascades],
+        "rows": [views.summary(cascade) for cascade in cascades],
         "total": len(cascades),
-        "active": sum(one.status == "active" for one in cascades),
-        "rounds": sum(len(one.ledger) for one in cascades),
-        "open": sum(len(one.ledger.open) for one in cascades),
+        "active": sum(cascade.status == "active" for cascade in cascades),
+        "rounds": sum(len(cascade.ledger) for cascade in cascades),
+        "open": sum(len(cascade.ledger.open) for cascade in cascades),
     }
     return shown("overview.html", "Cascades", **{**counts, **values})
 
 
-class Taken(Reader):
-    """A page taken apart, with blanks between the pieces of its text."""
+class ParsedPage(Reader):
+    """A parsed page, with spaces between the pieces of its text."""
 
     def __init__(self, page: str) -> None:
         super().__init__(page)
@@ -103,4 +103,6 @@ class Taken(Reader):
         self.text += f" {data}"
 
     def values(self, attribute: str) -> list[str]:
-        return [str(given[attribute]) for _, given in self.tags if attribute in given]
+        return [
+            str(attributes[attribute]) for _, attributes in self.tags if attribute in attributes
+        ]

@@ -1,4 +1,4 @@
-"""What pages show is what the state holds, and reading it changes nothing."""
+"""Values of the pages, compared with the state; reading has no side effects."""
 
 import pytest
 
@@ -18,13 +18,13 @@ from tests.service.dashboard.sample import (
 
 
 @pytest.mark.parametrize("kind", ["uss-pd", "thompson", "uss-ts"])
-def test_reading_changes_no_bit(kind: str) -> None:
+def test_rendering_does_not_change_the_state(kind: str) -> None:
     shown, other = (cascade_of(spec(policy={"kind": kind}), 70) for _ in range(2))
     before = state_hash(state_of(shown))
     page_of(shown)
     overview_of(shown)
     assert state_hash(state_of(shown)) == before == state_hash(state_of(other))
-    for k in range(70, 90):  # and what comes after is the same, bit for bit
+    for k in range(70, 90):  # later rounds are the same, too
         page_of(shown)
         for cascade in (shown, other):
             _, (answer,) = cascade.open([[0.02 * k - 1, 0.5]], BEGAN + k, k)
@@ -44,13 +44,14 @@ def test_a_summary_agrees_with_the_api() -> None:
     assert row["saving"] == pytest.approx(1 - view.mean_cost / 0.6)
     assert row["last"] == BEGAN + 1990
     assert sum(share for _, share in row["shares"]) == pytest.approx(1)
-    for most in (7, 60, 500):  # periods have every round
+    for most in (7, 60, 500):
         periods = views.periods(cascade.counts, most)
         assert len(periods) <= most
-        sums = [sum(stops) for stops in zip(*(one.stops for one in periods), strict=True)]
+        stops_by_arm = zip(*(period.stops for period in periods), strict=True)
+        sums = [sum(stops) for stops in stops_by_arm]
         assert sums == cascade.counts.stops_total
         assert periods[0].begin <= BEGAN < periods[0].end
-        assert [one.begin for one in periods[1:]] == [one.end for one in periods[:-1]]
+        assert [period.begin for period in periods[1:]] == [period.end for period in periods[:-1]]
     assert views.periods(Counts.blank(3), 7) == []
 
 
@@ -66,21 +67,23 @@ AUTO = {"kind": "uss-pd", "forced_rounds": "auto"}
         (30, 30, {}, "exploring"),
         (120, 40, {}, "few outputs"),
         (120, 120, {}, "learning"),
-        (1, 1, AUTO, "exploring"),  # which ends by itself
+        (1, 1, AUTO, "exploring"),
         (200, 200, AUTO, "learning"),
         (30, 0, {"kind": "fixed-depth"}, "fixed rule"),
     ],
 )
-def test_health_in_a_word(rounds: int, reported: int, policy: dict[str, str], word: str) -> None:
+def test_the_health_of_a_cascade(
+    rounds: int, reported: int, policy: dict[str, str], word: str
+) -> None:
     features = {"kind": "polynomial", "degree": 1}
-    given = spec(policy=policy or {"kind": "uss-pd"}, features=features)
-    cascade = cascade_of(given, rounds, reported=reported)
+    definition = spec(policy=policy or {"kind": "uss-pd"}, features=features)
+    cascade = cascade_of(definition, rounds, reported=reported)
     assert views.health(cascade)[1] == word
     cascade.status = "retired"
-    assert views.health(cascade)[0] == "quiet"  # it raises no alarm
+    assert views.health(cascade)[0] == "quiet"  # no warnings for retired cascades
 
 
-def test_facts_are_the_policys_own_counts() -> None:
+def test_facts_are_counts_of_the_policy() -> None:
     cascade = cascade_of()
     facts = {name: value for name, value, _ in views.facts(cascade)}
     assert facts["Learned from"] == "200 rounds"
@@ -91,17 +94,17 @@ def test_facts_are_the_policys_own_counts() -> None:
     }
 
 
-def test_of_many_comparisons_the_decisive_ones_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "MOST_EVIDENCE", 5)  # fewer than any round of 15 arms has
+def test_only_the_decisive_comparisons_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "MAX_EVIDENCE", 5)  # fewer than any round of 15 arms has
     recent = cascade_of(spec(arms=[f"arm {k}" for k in range(15)]), 12).recent[-1]
     evidence, shown = recent.evidence(), views.recent_round(recent)
-    assert len(shown["evidence"]) == min(len(evidence), views.MOST_EVIDENCE)
-    assert len(shown["evidence"]) + shown["left_out"] == len(evidence) > views.MOST_EVIDENCE
-    here = [e for e in evidence if e.first == recent.stop]  # the sentence names one of these
-    assert not here or min(here, key=lambda e: e.gap - e.repair) in shown["evidence"]
+    assert len(shown["evidence"]) == min(len(evidence), views.MAX_EVIDENCE)
+    assert len(shown["evidence"]) + shown["omitted"] == len(evidence) > views.MAX_EVIDENCE
+    at_stop = [e for e in evidence if e.first == recent.stop]  # the reason mentions one of these
+    assert not at_stop or min(at_stop, key=lambda e: e.gap - e.repair) in shown["evidence"]
 
 
-def test_a_staged_round_on_its_way_counts_as_open_but_stopped_nowhere() -> None:
+def test_an_open_staged_round_has_no_stop() -> None:
     cascade = ServedCascade(0, spec(**STAGED, context=1), BEGAN)
     cascade.open([[0.5]], BEGAN, 1)
     row = views.summary(cascade)

@@ -1,1 +1,1 @@
-"""The dashboard: pages for people, rendered on the server from the state of the service."""
+"""The dashboard: HTML pages rendered on the server from the state of the service."""

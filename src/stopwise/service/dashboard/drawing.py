@@ -1,4 +1,7 @@
-"""SVG charts, and times as text; positions are percentages, so that text is never distorted."""
+"""SVG charts and times as text.
+
+Positions are percentages, so that scaling does not distort text.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,24 +13,25 @@ from markupsafe import Markup, escape
 from stopwise.reporting.wording import duration, number, percent, plural, short
 from stopwise.service.dashboard.views import Pair, Period, mean_cost
 
-SHADES = 16  # colours for arms in the style sheet
-MIN_SLOTS = 3  # one bar alone is not as wide as the page
+SHADES = 16  # colours of arms in the style sheet
+MIN_SLOTS = 3  # limits the width of a single bar
 
-_at = "{:.2%}".format
+_percent = "{:.2%}".format
 _utc = partial(datetime.fromtimestamp, tz=UTC)
 
 
 def element(tag: str, *content: str, **attributes: str | int) -> Markup:
-    """Return an element; all but markup is escaped, and ``class_`` is the attribute class."""
+    """Return an element with its attributes (``class_`` for class); text is escaped."""
     pairs = ((name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items())
-    given = "".join(f' {name}="{escape(value)}"' for name, value in pairs)
-    return Markup(f"<{tag}{given}>{Markup().join(content)}</{tag}>")
+    text = "".join(f' {name}="{escape(value)}"' for name, value in pairs)
+    return Markup(f"<{tag}{text}>{Markup().join(content)}</{tag}>")
 
 
-def _shape(tag: str, names: str, kind: str, *places: float, title: str = "") -> Markup:
-    pairs = zip(names.split(), places or (0, 1, 0, 1), strict=True)  # no places: fill the area
-    given = {name: _at(place) for name, place in pairs}
-    return element(tag, title, class_=kind, **given)
+def _shape(tag: str, names: str, kind: str, *positions: float, title: str = "") -> Markup:
+    """Return a shape at positions between 0 and 1; by default it fills the area."""
+    pairs = zip(names.split(), positions or (0, 1, 0, 1), strict=True)
+    attributes = {name: _percent(position) for name, position in pairs}
+    return element(tag, title, class_=kind, **attributes)
 
 
 _rect = partial(_shape, "rect", "x width y height")
@@ -35,7 +39,7 @@ _line = partial(_shape, "line", "x1 x2 y1 y2")
 
 
 def shade(arm: int, n_arms: int) -> str:
-    """Return the class that colours an arm."""
+    """Return the CSS class of an arm's colour."""
     return f"depth-{math.floor((SHADES - 1) * arm / max(1, n_arms - 1) + 0.5)}"
 
 
@@ -45,8 +49,9 @@ def swatch(arm: int, n_arms: int) -> Markup:
 
 
 def share_bar(arms: Sequence[str], stops: Sequence[int]) -> Markup:
-    """Return a bar divided by where rounds stopped."""
-    parts, left = [_rect("groove")], 0.0
+    """Return a bar with the share of rounds that stopped at each arm."""
+    parts = [_rect("groove")]
+    left = 0.0
     for arm, n in enumerate(stops):
         if n:
             parts.append(_rect(shade(arm, len(arms)), left, n / sum(stops), 0, 1))
@@ -61,14 +66,17 @@ def _shares(arms: Sequence[str], stops: Sequence[int]) -> str:
 
 
 def depth_chart(periods: Sequence[Period], arms: Sequence[str]) -> Markup:
-    """Draw, for every period, the shares that stopped at each arm, and the number of rounds."""
+    """Draw the share of rounds that stopped at each arm, and the number of rounds, by period."""
     most = max((p.rounds for p in periods), default=0) or 1
     width = 1 / max(len(periods), MIN_SLOTS)
-    bars, volumes = list[Markup](), list[Markup]()
+    bars: list[Markup] = []
+    volumes: list[Markup] = []
     for k, period in enumerate(periods):
         if not period.rounds:
             continue
-        x, bar, top = (k + 0.06) * width, 0.88 * width, 1.0
+        x = (k + 0.06) * width
+        bar = 0.88 * width
+        top = 1.0
         height = max(period.rounds / most, 0.04)
         title = _title(period, f"{plural(period.rounds, 'round')}; {_shares(arms, period.stops)}")
         volumes.append(_rect("volume", x, bar, 1 - height, height, title=title))
@@ -78,40 +86,47 @@ def depth_chart(periods: Sequence[Period], arms: Sequence[str]) -> Markup:
             if n:
                 pieces.append(_rect(shade(arm, len(arms)), x, bar, top, n / period.rounds))
         bars.append(element("g", *pieces))
-    bars += _marks(periods, width)
+    bars += _change_marks(periods, width)
     label = "Shares of rounds that stopped at each arm, over time; the table below has the numbers"
     shares = _chart(label, {0: "0 %", 0.5: "50 %", 1: "100 %"}, bars, "tall")
     return shares + _chart("Rounds over time", {1: f"{most:,}"}, volumes, "low", periods)
 
 
 def cost_chart(periods: Sequence[Period], cumulative: Sequence[float], *, saved: bool) -> Markup:
-    """Draw the mean cost of a round over time, and the cost of always running every arm."""
+    """Draw the mean cost of a round by period, and the cost of always running every arm."""
     deepest = cumulative[-1]
     top = 1.1 * deepest or 1.0
-    width, limit = 1 / max(len(periods), MIN_SLOTS), 1 - deepest / top
-    drawn, before = list[Markup](), None
+    width = 1 / max(len(periods), MIN_SLOTS)
+    limit = 1 - deepest / top
+    shapes: list[Markup] = []
+    before = None
     for k, period in enumerate(periods):
-        cost, y = mean_cost(period.stops, cumulative), None
+        cost = mean_cost(period.stops, cumulative)
+        y = None
         if cost is not None:
             y = 1 - cost / top
             high = limit if saved else y
             text = f"{number(cost)} per round, {plural(period.rounds, 'round')}"
-            drawn.append(_rect("saved", k * width, 1.02 * width, high, y - high))  # no seams
-            drawn.append(_line("line", k * width, (k + 1) * width, y, y))
+            shapes.append(_rect("saved", k * width, 1.02 * width, high, y - high))  # overlaps
+            shapes.append(_line("line", k * width, (k + 1) * width, y, y))
             if before is not None:
-                drawn.append(_line("line", k * width, k * width, before, y))
-            drawn.append(_rect("tip", k * width, width, 0, 1, title=_title(period, text)))
+                shapes.append(_line("line", k * width, k * width, before, y))
+            shapes.append(_rect("tip", k * width, width, 0, 1, title=_title(period, text)))
         before = y
-    drawn += [_line("limit", 0, 1, limit, limit), *_marks(periods, width)]
+    shapes += [_line("limit", 0, 1, limit, limit), *_change_marks(periods, width)]
     label = f"Cost per round over time; always running the last arm costs {number(deepest)}"
-    return _chart(label, {0: "0", 1 - limit: number(deepest)}, drawn, "tall alone", periods)
+    return _chart(label, {0: "0", 1 - limit: number(deepest)}, shapes, "tall alone", periods)
 
 
-def _marks(periods: Sequence[Period], width: float) -> list[Markup]:
-    """Return a line at every period in which a change of disagreement was noticed."""
-    found = [(k * width, p) for k, p in enumerate(periods) if p.changes]
-    titles = (_title(p, f"{plural(p.changes, 'change')} of disagreement") for _, p in found)
-    return [_line("changed", x, x, 0, 1, title=t) for (x, _), t in zip(found, titles, strict=True)]
+def _change_marks(periods: Sequence[Period], width: float) -> list[Markup]:
+    """Return a line at every period with a change of disagreement."""
+    marks: list[Markup] = []
+    for k, period in enumerate(periods):
+        if period.changes:
+            text = f"{plural(period.changes, 'change')} of disagreement"
+            x = k * width
+            marks.append(_line("changed", x, x, 0, 1, title=_title(period, text)))
+    return marks
 
 
 def _title(period: Period, text: str) -> Markup:
@@ -119,33 +134,36 @@ def _title(period: Period, text: str) -> Markup:
 
 
 def pair_interval(pair: Pair, top: float) -> Markup:
-    """Draw the share of disagreements of a pair in all rounds: its interval and its cost gap."""
-    share, gap = pair.share, pair.gap / top
+    """Draw a pair's share of disagreements with its interval and the cost gap."""
+    share = pair.share
+    gap = pair.gap / top
     value, low, high = (min(v / top, 1) for v in (share.value, share.low, share.high))
-    drawn = [_line("rule", 0, 1, 0.5, 0.5)]
-    drawn += [_line("limit", gap, gap, 0, 1)] if gap <= 1 else []
+    shapes = [_line("rule", 0, 1, 0.5, 0.5)]
+    if gap <= 1:
+        shapes.append(_line("limit", gap, gap, 0, 1))
     if pair.seen:
-        drawn.append(_line("whisker", low, high, 0.5, 0.5))
-        drawn.append(element("circle", class_="dot", cx=_at(value), cy="50%", r=4))
-    return element("svg", *drawn, class_="interval", aria_hidden="true")
+        shapes.append(_line("whisker", low, high, 0.5, 0.5))
+        shapes.append(element("circle", class_="dot", cx=_percent(value), cy="50%", r=4))
+    return element("svg", *shapes, class_="interval", aria_hidden="true")
 
 
 def share_top(pairs: Iterable[Pair]) -> float:
-    """Return where the scale of disagreement ends, the same for all pairs: at most at 1."""
+    """Return the upper end of the common scale of disagreement, at most 1."""
     values = [0.01]
     for pair in pairs:
-        values += [pair.share.high if pair.seen >= 5 else pair.share.value]
-        values += [pair.gap] if pair.gap <= 1 else []
+        values.append(pair.share.high if pair.seen >= 5 else pair.share.value)
+        if pair.gap <= 1:
+            values.append(pair.gap)
     return min(math.ceil(max(values) * 22) / 20, 1.0)
 
 
 def _chart(
     name: str, ticks: dict[float, str], body: list[Markup], css: str, periods: Sequence[Period] = ()
 ) -> Markup:
-    """Put axes around a drawing; below it, the times at which periods begin and end."""
+    """Add axes to a chart: ticks at the left, start and end of the periods below."""
     grid = [_line("rule", 0, 1, 1 - at, 1 - at) for at in ticks]
     labels = [
-        element("text", text, x="100%", y=_at(1 - at), dy=f"{0.7 * at:.2f}em")
+        element("text", text, x="100%", y=_percent(1 - at), dy=f"{0.7 * at:.2f}em")
         for at, text in ticks.items()
     ]
     left = element("svg", *labels, class_="up", aria_hidden="true")
@@ -154,13 +172,13 @@ def _chart(
     if periods:
         begin, length = periods[0].begin, periods[0].end - periods[0].begin
         text = period_text(begin, begin + length * max(len(periods), MIN_SLOTS))
-        ends = [element("span", end) for end in text.removesuffix(" UTC").split(" to ")]
-        below = element("p", *ends, class_="along", aria_hidden="true")
+        times = [element("span", time) for time in text.removesuffix(" UTC").split(" to ")]
+        below = element("p", *times, class_="along", aria_hidden="true")
     return element("div", left, middle, below, class_=f"chart {css}")
 
 
 def when(time: float | None, now: float) -> Markup:
-    """Return how long ago something was; a little in the future is now, as clocks differ."""
+    """Return the age of a time; times slightly in the future are "just now", as clocks differ."""
     if time is None:
         return Markup("–")
     text = "just now" if now - time < 2 else f"{span(int(now - time), 1)} ago"
@@ -168,7 +186,7 @@ def when(time: float | None, now: float) -> Markup:
 
 
 def span(seconds: float, parts: int = 2) -> str:
-    """Return a duration as text; from a second to a minute without decimals."""
+    """Return a duration as text, without decimals from a second to a minute."""
     return f"{seconds:.0f} s" if 1 <= seconds < 60 else duration(seconds, parts)
 
 
@@ -177,9 +195,9 @@ def moment(time: float) -> str:
     return f"{_utc(time):%Y-%m-%d %H:%M:%S} UTC"
 
 
-@lru_cache(maxsize=4_096)  # a page has each several times, and again when it is updated
+@lru_cache(maxsize=4_096)  # a page repeats each text, also in its updates
 def period_text(begin: float, end: float) -> str:
-    """Return when a period began and ended."""
+    """Return the start and end of a period as text."""
     first, last = _utc(begin), _utc(end)
     clock = "%H:%M:%S" if end - begin < 300 else "%H:%M"
     day = "" if first.date() == last.date() else f"{last.day} {last:%b} "

@@ -1,4 +1,4 @@
-"""The pages of the dashboard: who may see them, what they show, and static files."""
+"""The pages of the dashboard: access, content and static files."""
 
 import asyncio
 import binascii
@@ -24,10 +24,10 @@ from stopwise.service.http.request import OK, Request, Response, read_json
 from stopwise.service.labels import report_label, requested_labels
 
 Values: TypeAlias = dict[str, Any]
-Page: TypeAlias = tuple[str, Values]  # a template and what it shows
-Maker: TypeAlias = Callable[[Request], Awaitable[Page]]
+Page: TypeAlias = tuple[str, Values]  # a template and its values
+View: TypeAlias = Callable[[Request], Awaitable[Page]]
 
-# Nothing is loaded from another host, nothing is inline, and nobody frames a page.
+# No resources from other hosts, no inline scripts or styles, no framing.
 CSP = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 HEADERS = (
     ("content-security-policy", CSP),
@@ -36,9 +36,12 @@ HEADERS = (
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
 )
-ASK = ("www-authenticate", 'Basic realm="Stopwise: an API key as the password", charset="UTF-8"')
-MOST_SHOWN = 100  # cascades in the overview
-ROUTE = "dashboard"  # what metrics call all of it
+BASIC_AUTH = (
+    "www-authenticate",
+    'Basic realm="Stopwise: an API key as the password", charset="UTF-8"',
+)
+MAX_SHOWN = 100  # cascades in the overview
+ROUTE = "dashboard"  # its name in metrics
 LABEL = msgspec.json.Decoder(m.LabelReport)
 ICON = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
 <rect width="32" height="32" rx="7" fill="#0a456e"/><path d="M6 6h6v7H6z" fill="#d6e9f6"/>
@@ -59,13 +62,13 @@ TEMPLATES.globals.update(draw=drawing, mean_cost=views.mean_cost, version=VERSIO
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page; one without a service has no status and no updates."""
+    """Return a page; a page without a service has no status and no updates."""
     defaults = {"service": None, "text": "", "unmatched": 0, "failed": ()}
     return TEMPLATES.get_template(template).render({**defaults, **values})
 
 
 class Pages:
-    """The pages of an application; ``proxied`` has what a proxy adds, by cascade."""
+    """The pages of an application; a proxy adds its cascades to ``proxied``."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -79,46 +82,48 @@ class Pages:
         app.add("POST", "/cascades/{name}/labels/{id}", self.report_label, ROUTE)
         app.add("GET", "/static/{file}", static_file, ROUTE)
 
-    def add(self, path: str, page: Maker) -> None:
+    def add(self, path: str, page: View) -> None:
         """Serve a page at a path."""
         self._app.add("GET", path, partial(self.answer, page), ROUTE)
 
-    async def answer(self, page: Maker, request: Request) -> Response:
-        """Answer a request with a page or with one that explains the error."""
+    async def answer(self, page: View, request: Request) -> Response:
+        """Respond with a page, or with a page that explains the error."""
         headers, status = HEADERS, OK
         try:
             request.key = None if self._keys is None else identify(self._keys, request)
-            template, values = await self._service.load_and_retry(lambda: self._made(page, request))
+            template, values = await self._service.load_and_retry(lambda: self._page(page, request))
             values |= {"service": self._service, "now": time.time(), "key": request.key}
             values["base"] = self._base(request)
         except RequestError as error:
             template, status = "base.html", self._app.statuses[error.code]
             text = f"{error.message[:1].upper()}{error.message[1:].rstrip('.')}."
             values = {"title": phrase(status), "text": text}
-            headers = (*HEADERS, ASK) if isinstance(error, Unauthorized) else HEADERS
-        text = await asyncio.to_thread(render, template, **values)  # its values do not change
+            headers = (*HEADERS, BASIC_AUTH) if isinstance(error, Unauthorized) else HEADERS
+        # The values are copies, so rendering may run beside the event loop.
+        text = await asyncio.to_thread(render, template, **values)
         return Response(status, text.encode(), "text/html; charset=utf-8", headers)
 
-    async def _made(self, page: Maker, request: Request) -> Page:
+    async def _page(self, page: View, request: Request) -> Page:
         await self._service.readable()
         return await page(request)
 
     async def overview(self, request: Request) -> Page:
         """Show all cascades."""
         state = self._service.state
-        seen = [name for name in state.cascades if _visible(request, name)]
-        every = [state.cascade(name) for name in seen if name not in state.failed]
-        every.sort(key=lambda one: (one.status != "active", one.spec.name))
+        visible = [name for name in state.cascades if _visible(request, name)]
+        cascades = [state.cascade(name) for name in visible if name not in state.failed]
+        cascades.sort(key=lambda cascade: (cascade.status != "active", cascade.spec.name))
         return "overview.html", {
             "title": "Cascades",
             "rows": [
-                views.summary(one, self.proxied.get(one.spec.name)) for one in every[:MOST_SHOWN]
+                views.summary(cascade, self.proxied.get(cascade.spec.name))
+                for cascade in cascades[:MAX_SHOWN]
             ],
-            "total": len(every),
-            "failed": [name for name in seen if name in state.failed],
-            "active": sum(one.status == "active" for one in every),
-            "rounds": sum(len(one.ledger) for one in every),
-            "open": sum(len(one.ledger.open) for one in every),
+            "total": len(cascades),
+            "failed": [name for name in visible if name in state.failed],
+            "active": sum(cascade.status == "active" for cascade in cascades),
+            "rounds": sum(len(cascade.ledger) for cascade in cascades),
+            "open": sum(len(cascade.ledger.open) for cascade in cascades),
         }
 
     async def cascade(self, request: Request) -> Page:
@@ -127,59 +132,61 @@ class Pages:
         if self._service.recovering and name not in self._service.state.cascades:
             return "base.html", {"title": "Starting"}
         cascade = self.allowed_cascade(request)
-        shown = {"c": views.detail(cascade, self.proxied.get(name))}
-        return "cascade.html", {"title": name, "unmatched": views.unmatched(cascade), **shown}
+        return "cascade.html", {
+            "title": name,
+            "unmatched": views.unmatched(cascade),
+            "c": views.detail(cascade, self.proxied.get(name)),
+        }
 
     async def labels(self, request: Request) -> Page:
-        """Show the cases whose labels are asked for, with the answers to choose from."""
+        """Show the rounds whose labels the policy requests, with the answers to choose from."""
         cascade = self.allowed_cascade(request, "observe")
         name = cascade.spec.name
         names = views.context_columns(cascade, self.proxied.get(name))
-        found = await requested_labels(self._service, name)
-        values = views.labels_page(name, found, names)
-        warned = {"unmatched": views.unmatched(cascade)}
-        return "labels.html", {"title": f"Labels of {name}", "c": values, **warned}
+        requests = await requested_labels(self._service, name)
+        return "labels.html", {
+            "title": f"Labels of {name}",
+            "unmatched": views.unmatched(cascade),
+            "c": views.labels_page(name, requests, names),
+        }
 
     async def report_label(self, request: Request) -> Response:
-        """Take the answer that a person chose on the page of labels."""
-        # A browser sends the password with a request of any site; but JSON only from this one.
+        """Store the label that a user chose on the page of labels."""
+        # Browsers add the password to requests from any site, but send JSON only from this one.
         if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
-            raise Forbidden("labels are taken from the page of this service only")
+            raise Forbidden("labels are accepted only from the pages of this service")
         request.check_media_type()
         if self._keys is not None:
             request.key = identify(self._keys, request)
-        name = (
-            await self._service.look_up(lambda: self.allowed_cascade(request, "observe"))
-        ).spec.name
-        label, id_ = read_json(LABEL, await request.body()), request.params["id"]
-        answer = await report_label(self._service, name, id_, label)
+        cascade = await self._service.look_up(lambda: self.allowed_cascade(request, "observe"))
+        label = read_json(LABEL, await request.body())
+        answer = await report_label(self._service, cascade.spec.name, request.params["id"], label)
         return Response(OK, msgspec.json.encode(answer))
 
     def allowed_cascade(self, request: Request, scope: Scope | None = None) -> ServedCascade:
-        """Return the cascade of a request if its key may see it."""
+        """Return the cascade of a request, if its key may access it."""
         name = request.params["name"]
         if scope is not None and request.key is not None and not request.key.allows(scope):
-            words = f"this shows what arms said: it needs a key with the scope {scope}"
-            raise Forbidden(words)
+            raise Forbidden(f"this page shows outputs, which requires a key with the scope {scope}")
         if not _visible(request, name):
             raise UnknownCascade(name)
         return self._service.state.cascade(name)
 
     def _base(self, request: Request) -> str:
-        """Return the address of the service, as the browser sees it."""
+        """Return the URL of the service as seen by the browser."""
         https = self._tls or request.headers.get("x-forwarded-proto") == "https"
         return f"{'https' if https else 'http'}://{request.headers.get('host', '127.0.0.1')}"
 
 
 def identify(keys: Keys, request: Request) -> Key:
-    """Return the key that a browser sends as a password (HTTP Basic); refuse if not valid."""
+    """Return the API key that a browser sends as the password of HTTP Basic."""
     scheme, _, coded = request.headers.get("authorization", "").partition(" ")
     try:
         password = b64decode(coded, validate=True).decode().partition(":")[2].strip()
     except (binascii.Error, UnicodeDecodeError):
         password = ""
     if scheme.lower() != "basic" or not password:
-        raise Unauthorized("enter an API key as the password, and any user name")
+        raise Unauthorized("enter an API key as the password; the user name is ignored")
     return keys.identify(f"Bearer {password}")
 
 
@@ -187,7 +194,7 @@ async def static_file(request: Request) -> Response:
     """Return the style sheet, the script or the icon."""
     name = request.params["file"]
     if name not in FILES:
-        raise UnknownPath("there is no such file")
+        raise UnknownPath("unknown file")
     current = request.query == f"v={VERSION}"
     cache = "public, max-age=31536000, immutable" if current else "no-cache"
     headers = (("cache-control", cache), ("content-security-policy", CSP))
@@ -195,5 +202,5 @@ async def static_file(request: Request) -> Response:
 
 
 def _visible(request: Request, name: str) -> bool:
-    """Return whether the key of a request may see a cascade."""
+    """Return whether the key of a request may access a cascade."""
     return request.key is None or not request.key.cascades or name in request.key.cascades

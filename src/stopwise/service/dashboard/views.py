@@ -1,4 +1,4 @@
-"""Plain values that the pages show, read from the state; reading changes nothing."""
+"""Values of the pages, read from the state without side effects."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -19,19 +19,19 @@ from stopwise.service.domain.spec import context_names, context_size
 Values: TypeAlias = dict[str, Any]
 
 RECENT = 12  # rounds on the page of a cascade
-MOST_EVIDENCE = 15  # comparisons of one round
+MAX_EVIDENCE = 15  # comparisons shown for a round
 SILENT = 20  # rounds after which missing outputs are reported as a problem
 BARS = 60  # periods in a chart
-FEW_ARMS = 5  # up to here, arms where nothing stopped are in the legends too
+FEW_ARMS = 5  # with more arms, legends omit those at which no round stopped
 
 
 class Period(msgspec.Struct, frozen=True):
-    """How many rounds stopped at each arm in a period."""
+    """Counts of rounds in a period, by the arm at which they stopped."""
 
     begin: float
     end: float
     stops: list[int]
-    changes: int = 0  # of disagreement that were noticed
+    changes: int = 0  # of disagreement
 
     @property
     def rounds(self) -> int:
@@ -45,15 +45,15 @@ class Proxied(msgspec.Struct, frozen=True):
     Attributes
     ----------
     in_shadow : bool
-        Whether one stage answers every request.
+        Whether it is in shadow mode.
     answered_by : str
-        That stage.
+        The stage that answers every request in shadow mode.
     revealed : tuple of str
         Names of the numbers that an answer adds to the context.
     least_rounds : int
-        Rounds in shadow from which on it is estimated what switching on would save.
+        Minimum rounds in shadow mode for an estimate of the saving.
     report : callable
-        Returns the newest estimate; None before the first.
+        Returns the latest estimate; None before the first.
     """
 
     in_shadow: bool
@@ -64,7 +64,7 @@ class Proxied(msgspec.Struct, frozen=True):
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """Two arms, the cost of going on from the first to the second, and how often they disagreed."""
+    """Two arms, the extra cost of the second, and how often they disagreed."""
 
     first: int
     second: int
@@ -79,21 +79,26 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 def mean_cost(stops: Sequence[int], cumulative: Sequence[float]) -> float | None:
-    """Return the mean cost of rounds by where they stopped; None if there is none."""
+    """Return the mean cost of rounds from their stops; None without rounds."""
     total = sum(n * cost for n, cost in zip(stops, cumulative, strict=True))
     return total / sum(stops) if any(stops) else None
 
 
 def summary(cascade: ServedCascade, proxied: Proxied | None = None) -> Values:
     """Return a cascade as a row of the overview."""
-    ledger, arms, counts = cascade.ledger, cascade.arms.names, cascade.counts
-    # A round that stopped because a stage failed saved nothing: it is counted apart.
-    stops, ended_early = _decided(counts.stops_total, counts.early_total), sum(counts.early_total)
+    ledger = cascade.ledger
+    arms = cascade.arms.names
+    counts = cascade.counts
+    # Rounds ended early by a failed stage are not savings, so they are counted separately.
+    stops = _decided(counts.stops_total, counts.early_total)
+    ended_early = sum(counts.early_total)
     cumulative = tuple(map(float, cascade.arms.cumulative))
-    cost, deepest, decided = mean_cost(stops, cumulative), cumulative[-1], sum(stops)
+    cost = mean_cost(stops, cumulative)
+    deepest = cumulative[-1]
+    decided = sum(stops)
     exploring = bool(exploration(cascade))
     saving = None if cost is None or not deepest else round(1 - cost / deepest, 9)
-    every = enumerate(n / (decided or 1) for n in stops)
+    shares = [(arm, n / (decided or 1)) for arm, n in enumerate(stops)]
     in_shadow = proxied is not None and proxied.in_shadow
     return {
         "proxied": proxied,
@@ -111,7 +116,7 @@ def summary(cascade: ServedCascade, proxied: Proxied | None = None) -> Values:
         "learned": ledger.learned,
         "stopped": decided + ended_early,
         "stops": stops,
-        "shares": [(arm, share) for arm, share in every if share or len(arms) <= FEW_ARMS],
+        "shares": [(arm, share) for arm, share in shares if share or len(arms) <= FEW_ARMS],
         "cumulative": cumulative,
         "cost": cost,
         "deepest": deepest,
@@ -121,7 +126,7 @@ def summary(cascade: ServedCascade, proxied: Proxied | None = None) -> Values:
 
 
 def _decided(stops: Sequence[int], early: Sequence[int]) -> tuple[int, ...]:
-    """Return the rounds that stopped at each arm, without those in which a stage failed."""
+    """Return the rounds that the policy stopped at each arm, without failed ones."""
     return tuple(n - failed for n, failed in zip(stops, early, strict=True))
 
 
@@ -134,14 +139,14 @@ def detail(cascade: ServedCascade, proxied: Proxied | None = None) -> Values:
     context = dict.fromkeys(names, 0.5) if names else [0.5] * size
     reached = cascade.recent[-1].stop + 1 if cascade.recent else arms.n_arms
     report: Values = {"outputs": dict.fromkeys(arms.names[:reached], "OUTPUT")}
-    if cascade.staged:  # stages reveal the rest of the context
+    if cascade.staged:  # stages reveal part of the context
         report["outputs"], report["revealed"] = {arms.names[0]: "OUTPUT"}, []
     return {
         **summary(cascade, proxied),
         "costs": tuple(map(float, arms.costs * arms.tradeoff)),
         "periods": periods(counts, BARS),
         "pairs": pairs,
-        "recent": [recent_round(one) for one in reversed(list(cascade.recent)[-RECENT:])],
+        "recent": [recent_round(recent) for recent in reversed(list(cascade.recent)[-RECENT:])],
         "facts": facts(cascade),
         "context": context,
         "report": report,
@@ -150,61 +155,72 @@ def detail(cascade: ServedCascade, proxied: Proxied | None = None) -> Values:
 
 
 def context_columns(cascade: ServedCascade, proxied: Proxied | None = None) -> list[str]:
-    """Return the names of all numbers of a context, in order: those at first, then the revealed."""
+    """Return the names of all numbers of a context, in order: initial ones, then revealed ones."""
     first = context_size(cascade.spec)
     columns = list(context_names(cascade.spec) or (f"x{k}" for k in range(first)))
     for arm, count in enumerate(cascade.policy.reveals or ()):
-        named = proxied.revealed if proxied is not None and len(proxied.revealed) == count else None
-        names = named or [f"revealed {k + 1}" for k in range(count)]
+        names: Sequence[str] = [f"revealed {k + 1}" for k in range(count)]
+        if proxied is not None and len(proxied.revealed) == count:
+            names = proxied.revealed
         columns += [f"{cascade.arms.names[arm]}: {name}" for name in names]
     return columns
 
 
-def labels_page(name: str, found: WantedLabels, names: Sequence[str]) -> Values:
-    """Return the page on which a person gives labels: each case, and the answers to choose from."""
+def labels_page(name: str, requests: WantedLabels, names: Sequence[str]) -> Values:
+    """Return the page of label requests: each round with the answers to choose from."""
     cases: list[Values] = []
-    for one in found.rounds:
-        said: dict[tuple[str, str], list[str]] = {}  # an answer, as JSON and as text: who gave it
-        for arm, output in one.outputs.items():
-            form = msgspec.json.encode(output).decode()
-            said.setdefault((form, output if isinstance(output, str) else form), []).append(arm)
-        numbers = list(zip(names, one.context, strict=False))  # a round may end before the last arm
-        cases.append({"id": one.id, "time": one.time, "numbers": numbers, "said": said})
-    return {"name": name, "wanted": found.wanted, "cases": cases}
+    for request in requests.rounds:
+        answers: dict[tuple[str, str], list[str]] = {}  # (JSON, text) → arms with this answer
+        for arm, output in request.outputs.items():
+            encoded = msgspec.json.encode(output).decode()
+            text = output if isinstance(output, str) else encoded
+            answers.setdefault((encoded, text), []).append(arm)
+        # A round that ended before the last arm has fewer numbers than names.
+        numbers = list(zip(names, request.context, strict=False))
+        cases.append(
+            {"id": request.id, "time": request.time, "numbers": numbers, "answers": answers}
+        )
+    return {"name": name, "wanted": requests.wanted, "cases": cases}
 
 
 def unmatched(cascade: ServedCascade) -> int:
-    """Return how many of the latest labels matched no arm, if they are many, else 0."""
+    """Return the number of latest labels that matched no arm, or 0 below the limit."""
     count = cascade.counts.unmatched_labels
     return count if count >= UNMATCHED_LIMIT else 0
 
 
 def recent_round(recent: RecentDecision) -> Values:
-    """Return a recent round; of many comparisons, only those that decided."""
-    every = recent.evidence()
-    closest = sorted(every, key=lambda e: (e.first != recent.stop, e.gap - e.repair))
-    evidence = sorted(closest[:MOST_EVIDENCE], key=lambda e: (e.first, e.second))
-    found = {name: getattr(recent, name) for name in ("id", "time", "stop", "cost")}
-    left_out = len(every) - len(evidence)
-    return {**found, "reason": recent.explanation(), "evidence": evidence, "left_out": left_out}
+    """Return a recent round with its decisive comparisons, at most `MAX_EVIDENCE`."""
+    comparisons = recent.evidence()
+    closest = sorted(comparisons, key=lambda e: (e.first != recent.stop, e.gap - e.repair))
+    evidence = sorted(closest[:MAX_EVIDENCE], key=lambda e: (e.first, e.second))
+    return {
+        "id": recent.id,
+        "time": recent.time,
+        "stop": recent.stop,
+        "cost": recent.cost,
+        "reason": recent.explanation(),
+        "evidence": evidence,
+        "omitted": len(comparisons) - len(evidence),
+    }
 
 
 def health(cascade: ServedCascade) -> tuple[str, str, str]:
-    """Return the health of a cascade: a class of the style sheet, a word and a sentence."""
+    """Return the health of a cascade: a CSS class, a word and a sentence."""
     policy, rounds, learned = cascade.policy, len(cascade.ledger), cascade.ledger.learned
     if isinstance(policy, FixedDepth | RandomDepth):
         return "quiet", "fixed rule", f"The policy {policy.name} does not learn."
     if cascade.status != "active":
-        return "quiet", "inactive", "No new rounds are opened; outputs may still be reported."
+        return "quiet", "inactive", "Retired: accepts outputs of open rounds, but no new rounds."
     if not rounds:
         return "quiet", "new", "No round has been opened yet."
     if not learned and rounds >= SILENT:
-        return "warn", "no outputs", f"{rounds:,} rounds without outputs: nothing can be learned."
+        return "warn", "no outputs", f"{rounds:,} rounds without outputs; the policy cannot learn."
     if rounds >= 5 * SILENT and 2 * learned < rounds:
         return "warn", "few outputs", f"Only {learned:,} of {rounds:,} rounds have outputs."
     if left := exploration(cascade):
-        return "quiet", "exploring", f"Every round goes to the last arm: {left}."
-    return "good", "learning", "Stops are decided from the outputs reported so far."
+        return "quiet", "exploring", f"Every round runs all arms: {left}."
+    return "good", "learning", "The policy decides from the outputs reported so far."
 
 
 def shadow_health(cascade: ServedCascade, proxied: Proxied | None) -> tuple[str, str, str]:
@@ -212,34 +228,34 @@ def shadow_health(cascade: ServedCascade, proxied: Proxied | None) -> tuple[str,
     level, word, sentence = health(cascade)
     answered_by = "" if proxied is None else short(proxied.answered_by)
     shadow = f"Shadow mode: {answered_by} answers every request."
-    if word in {"exploring", "learning"}:  # what these say is about a cascade that is switched on
-        sentence = "Other stages run in the background, to learn what switching on would save."
+    if word in {"exploring", "learning"}:  # their sentences describe the mode "on"
+        sentence = "Other stages run in the background to estimate what switching on would save."
     return level, word, f"{shadow} {sentence}"
 
 
 def exploration(cascade: ServedCascade) -> str:
-    """Return what forced exploration still waits for; "" once it is over."""
+    """Return what ends forced exploration; "" if it has ended."""
     policy = cascade.policy
     if not isinstance(policy, PairwisePolicy):
         return ""
     if isinstance(forced := policy.options.forced_rounds, int):
         left = forced - policy.rounds
         return f"{plural(left, 'more round')} to learn from" if left > 0 else ""
-    # "auto" ends by itself: from then on, decisions have evidence
+    # "auto" has ended when decisions have evidence.
     stop = cascade.recent[-1].stop if cascade.recent else None
-    over = stop not in {None, cascade.arms.n_arms - 1}
-    over = over or any(one.evidence() for one in reversed(cascade.recent))
-    return "" if over else "until every pair has been seen in every direction"
+    ended = stop not in {None, cascade.arms.n_arms - 1}
+    ended = ended or any(recent.evidence() for recent in reversed(cascade.recent))
+    return "" if ended else "until every pair has been seen in every direction"
 
 
 def facts(cascade: ServedCascade) -> list[tuple[str, str, str]]:
-    """Return what is known about the estimator: names, values and their meaning."""
+    """Return the facts about the estimator: name, value and explanation."""
     policy, ledger = cascade.policy, cascade.ledger
     expired = len(ledger) - ledger.learned - len(ledger.open)
     features = policy.features
     seen_features = "no context" if features is None else plural(features.n_features, "feature")
     counts = f"of {len(ledger):,}; {len(ledger.open):,} are open, {expired:,} expired"
-    found = [
+    rows = [
         ("Policy", policy.name, f"with {seen_features}"),
         ("Learned from", plural(ledger.learned, "round"), counts),
         ("Labelled", plural(len(ledger.labels), "round"), _labels_asked(cascade)),
@@ -247,31 +263,37 @@ def facts(cascade: ServedCascade) -> list[tuple[str, str, str]]:
     if features is not None:
         seen, arms = min(zip(cascade.counts.seen_total, cascade.arms.pairs(), strict=True))
         pair = " → ".join(short(cascade.arms.names[arm]) for arm in arms)
-        found.append(("Least seen pair", pair, f"in {plural(seen, 'round')}"))
+        rows.append(("Least seen pair", pair, f"in {plural(seen, 'round')}"))
     for _, (row, arms, before, after, _) in cascade.counts.changes[-1:]:
         pair = " → ".join(short(cascade.arms.names[arm]) for arm in arms)
-        words = f"{pair}: {percent(before)} to {percent(after)}, at about round {row:,}"
-        found.append(("Disagreement", plural(cascade.counts.changes_total, "change"), words))
-    text = "that this machine would have decided differently from the one that did"
-    return [*found, ("Divergence", plural(cascade.divergences, "round"), text)]
+        text = f"{pair}: {percent(before)} to {percent(after)}, near round {row:,}"
+        rows.append(("Disagreement", plural(cascade.counts.changes_total, "change"), text))
+    divergence = "that this replica would have decided differently"
+    rows.append(("Divergence", plural(cascade.divergences, "round"), divergence))
+    return rows
 
 
 def _labels_asked(cascade: ServedCascade) -> str:
-    """Return how many labels were asked for, and how many of them are missing."""
-    asked, missing = cascade.label_counts.asked, cascade.label_counts.missing
-    words = f"{asked:,} were asked for, {len(cascade.ledger.answerable_labels()):,} are wanted now"
-    return f"{words}, {missing:,} count as missing (as the worst)" if missing else words
+    """Return the numbers of requested and missing labels as text."""
+    counts = cascade.label_counts
+    waiting = len(cascade.ledger.answerable_labels())
+    text = f"{counts.asked:,} requested, {waiting:,} of them waiting"
+    return (
+        f"{text}, {counts.missing:,} missing (the worst case is assumed)"
+        if counts.missing
+        else text
+    )
 
 
 def periods(counts: Counts, most: int) -> list[Period]:
     """Return the stops of all rounds in at most ``most`` periods of equal length."""
     if not counts.stops:
         return []
-    each = -(-len(counts.stops) // most)
-    groups = range(0, len(counts.stops), each)
+    length = -(-len(counts.stops) // most)
+    groups = range(0, len(counts.stops), length)
     decided = np.array(counts.stops) - np.array(counts.early)
     sums = np.add.reduceat(decided, groups, axis=0).tolist()
     times = [time for time, _ in counts.changes]
-    edges = [counts.start + k * counts.width for k in (*groups, groups[-1] + each)]
+    edges = [counts.start + k * counts.width for k in (*groups, groups[-1] + length)]
     changes = np.histogram(np.clip(times, edges[0], edges[-1]), edges)[0].tolist()
     return list(map(Period, edges, edges[1:], sums, changes))

@@ -1,5 +1,5 @@
-// Updates the page: every few seconds it is fetched again, and its parts are replaced.
-// Without this script the page shows the same, as of when it was loaded.
+// Fetches the page again every few seconds and replaces its parts.
+// Without this script, the page shows the state at the time it was loaded.
 "use strict";
 (() => {
   const EVERY = 3000, SLOWEST = 60000;
@@ -9,11 +9,11 @@
   let paused = false, failures = 0, timer = 0, busy = false;
 
   function show() {
-    const lost = failures > 1 ? "The service does not answer; this page shows its last answer." : "";
+    const lost = failures > 1 ? "The service does not respond. This page shows the last known state." : "";
     live.textContent = paused ? "Updates are paused." : lost;
   }
 
-  // What the reader has unfolded, focused, selected, typed or scrolled to stays as it is.
+  // Keep open details, focus, selection, typed text, checked boxes and scroll positions.
   function replace(part, fresh) {
     const selected = !getSelection().isCollapsed && getSelection().containsNode(part, true);
     const typing = part.contains(document.activeElement) && document.activeElement.value;
@@ -37,7 +37,7 @@
       if (!gone && !answer.ok) throw new Error(answer.status);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (paused) return;
-      // with its first cascade or first round, a page gets other parts
+      // The first cascade and the first round change the parts of a page.
       if (gone || kind(page) !== kind(document)) location.reload();
       else for (const fresh of parts(page)) replace(document.getElementById(fresh.id), fresh);
       failures = 0;
@@ -56,21 +56,21 @@
     timer = setTimeout(run, Math.min(EVERY * 2 ** failures, SLOWEST));
   }
 
-  // The page of labels: send the answer that was chosen, or typed and confirmed by Enter, or which
-  // arms were right.
+  // The page of labels: send the chosen answer, the answer typed and confirmed by Enter, or the
+  // right arms.
   async function send(list, round, body) {
-    const said = document.getElementById(`said-${round}`);
+    const status = document.getElementById(`status-${round}`);
     try {
       const headers = { "Content-Type": "application/json" };
       const reply = await fetch(`${list.dataset.labels}/${round}`, { method: "POST", headers, body });
-      document.activeElement.blur(); // or what was typed would keep the page as it is
+      document.activeElement.blur(); // `replace` keeps a part with typed text
       if (reply.ok) await update();
-      else said.textContent = (await reply.json()).error.message;
+      else status.textContent = (await reply.json()).error.message;
     } catch {
-      said.textContent = "The service does not answer; try again.";
+      status.textContent = "The service does not respond. Try again.";
     }
   }
-  // The JSON is sent as it was written: numbers may have more digits than here.
+  // The JSON text is sent unchanged, because numbers may exceed the precision of JavaScript.
   const label = (list, round, json) => send(list, round, `{"label": ${json}}`);
   document.addEventListener("click", (event) => {
     const chosen = event.target.closest("[data-answer]"), marks = event.target.closest("[data-mark]");
@@ -84,7 +84,7 @@
   document.addEventListener("keydown", (event) => {
     const typed = event.target;
     if (event.key !== "Enter" || !typed.matches("input[data-round]") || !typed.value.trim()) return;
-    let json = typed.value.trim(); // like the others: a text, or a value in JSON
+    let json = typed.value.trim(); // text or JSON, like the other answers
     const texts = typed.parentElement.querySelector("[data-answer^='\"']") !== null;
     try { JSON.parse(texts ? "" : json); } catch { json = JSON.stringify(json); }
     label(typed.closest("[data-labels]"), typed.dataset.round, json);

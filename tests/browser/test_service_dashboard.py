@@ -1,4 +1,4 @@
-"""The dashboard in a real browser, from a real server, as wide as a laptop and as a phone."""
+"""The dashboard of a real service in a real browser, at the widths of a laptop and a phone."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from tests.browser.screens import INSIDE, check_layout, fetched
 from tests.service.harness import Served, keys_in, served
 
 WIDTHS = (400, 1400)
-SECONDS = 30  # that a page may take to show what is new; it asks every few
+TIMEOUT = 30  # seconds for a page to show an update; it fetches one every 3 s
 ARMS = ["history", "glucose & insulin", "a <b>long</b> name of an arm that goes on and on"]
 SPEC = {
     "name": "triage",
@@ -36,7 +36,7 @@ def open_round(running: Served, x: float = 0.5, key: str | None = None) -> Any:
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A service without keys whose cascade has worked."""
+    """A service without keys, with a cascade of 150 rounds."""
     rng = np.random.default_rng(7)
     with served(tmp_path_factory.mktemp("busy")) as running:
         running.post("/v1/cascades", SPEC)
@@ -49,11 +49,11 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def wait_for(page: Page, script: str) -> None:
-    WebDriverWait(page.chromium, SECONDS, 0.1).until(lambda _: page.run(f"return {script}"))
+    WebDriverWait(page.chromium, TIMEOUT, 0.1).until(lambda _: page.run(f"return {script}"))
 
 
 def wait_for_round(page: Page, opened: Any) -> None:
-    wait_for(page, f"document.getElementById('round-{opened['id']}') !== null")  # nobody reloads
+    wait_for(page, f"document.getElementById('round-{opened['id']}') !== null")
 
 
 def text_of(page: Page, selector: str) -> str:
@@ -73,7 +73,7 @@ def test_a_round_opened_through_the_api_appears(page: Page, busy: Served) -> Non
     assert f"{before + 1:,}" in text_of(page, ".summaries")
 
 
-def test_a_click_is_a_label(page: Page, busy: Served) -> None:
+def test_a_click_or_a_typed_answer_labels_a_round(page: Page, busy: Served) -> None:
     def wanted() -> int:
         return busy.get("/v1/cascades/triage/label-requests").json()["wanted"]
 
@@ -91,7 +91,7 @@ def test_a_click_is_a_label(page: Page, busy: Served) -> None:
     assert busy.get(f"{ROUNDS}/{second}").json()["labelled"]
 
 
-def test_several_answers_are_marked_as_right(page: Page, busy: Served) -> None:
+def test_checked_answers_label_a_round_by_arm(page: Page, busy: Served) -> None:
     page.open(f"{busy.url}{PAGE}/labels")
     unfold = page.chromium.find_element(By.CSS_SELECTOR, "[id^='several-'] summary")
     unfold.click()
@@ -102,11 +102,11 @@ def test_several_answers_are_marked_as_right(page: Page, busy: Served) -> None:
     labelled = mark.get_attribute("data-mark")
     mark.click()
     wait_for(page, f"document.getElementById('case-{labelled}') === null")
-    found = busy.get(f"{ROUNDS}/{labelled}").json()
-    assert found["labelled"]
+    view = busy.get(f"{ROUNDS}/{labelled}").json()
+    assert view["labelled"]
     right = {
-        arm: output == next(iter(found["outputs"].values()))
-        for arm, output in found["outputs"].items()
+        arm: output == next(iter(view["outputs"].values()))
+        for arm, output in view["outputs"].items()
     }
     again = busy.post(f"{ROUNDS}/{labelled}/label", {"right": right})
     assert again.json()["repeated"]
@@ -114,7 +114,7 @@ def test_several_answers_are_marked_as_right(page: Page, busy: Served) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_no_errors_nothing_scrolls_sideways_and_all_can_be_read(
+def test_layout_has_no_errors_or_horizontal_scrolling(
     page: Page, busy: Served, width: int, scheme: str
 ) -> None:
     for path in ("/", PAGE, f"{PAGE}/labels"):
@@ -122,7 +122,7 @@ def test_no_errors_nothing_scrolls_sideways_and_all_can_be_read(
         check_layout(page, width, INSIDE, texts=20)
 
 
-def test_bars_are_as_long_as_the_shares(page: Page, busy: Served) -> None:
+def test_bar_lengths_equal_the_shares(page: Page, busy: Served) -> None:
     page.open(busy.url + PAGE, width=1400)
     lengths = page.run(
         "return [...document.querySelectorAll('#tiles .shares rect:not(.groove)')].map(r =>"
@@ -137,7 +137,7 @@ def test_bars_are_as_long_as_the_shares(page: Page, busy: Served) -> None:
     assert len(set(coloured)) == len(shares)
 
 
-def test_updates_leave_what_is_unfolded_and_can_be_paused(page: Page, busy: Served) -> None:
+def test_updates_keep_open_details_and_can_be_paused(page: Page, busy: Served) -> None:
     opened = open_round(busy, 0.25)
     page.open(busy.url + PAGE, width=1400)
     page.run(f"const s = document.getElementById('ask-{opened['id']}'); s.focus(); s.click()")
@@ -157,15 +157,15 @@ def test_updates_leave_what_is_unfolded_and_can_be_paused(page: Page, busy: Serv
 
 
 @pytest.mark.slow
-def test_a_page_reports_that_the_service_is_gone(page: Page, tmp_path: Path) -> None:
+def test_a_page_reports_a_lost_connection(page: Page, tmp_path: Path) -> None:
     with served(tmp_path) as running:
         running.post("/v1/cascades", SPEC)
         page.open(running.url, width=1400)
-    wait_for(page, "document.getElementById('live').innerText.includes('does not answer')")
+    wait_for(page, "document.getElementById('live').innerText.includes('does not respond')")
     assert "triage" in text_of(page, "main")
 
 
-def test_it_works_without_a_script(page: Page, busy: Served) -> None:
+def test_pages_work_without_scripts(page: Page, busy: Served) -> None:
     page.chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         page.open(busy.url + PAGE, width=1400)
@@ -179,9 +179,7 @@ def test_it_works_without_a_script(page: Page, busy: Served) -> None:
         page.chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-def test_from_nothing_to_the_first_round_by_typing_what_the_pages_show(
-    page: Page, tmp_path: Path
-) -> None:
+def test_the_commands_shown_on_the_pages_work(page: Page, tmp_path: Path) -> None:
     def open_at(path: str) -> None:
         for width in WIDTHS[::-1]:
             page.open(running.url + path, width=width)
@@ -189,7 +187,7 @@ def test_from_nothing_to_the_first_round_by_typing_what_the_pages_show(
 
     with served(tmp_path) as running:
         open_at("/")
-        assert "No cascade yet" in text_of(page, "main")
+        assert "No cascades yet" in text_of(page, "main")
         _type(text_of(page, "pre"))
         wait_for(page, "document.querySelector('a[href=\"/cascades/triage\"]') !== null")
         open_at(PAGE)
@@ -201,26 +199,26 @@ def test_from_nothing_to_the_first_round_by_typing_what_the_pages_show(
         command = text_of(page, "#no-outputs pre")
         _type(command.replace("/ID/", f"/{id_}/").replace("OUTPUT", "ill"))
         wait_for(page, "document.querySelector('#no-outputs pre') === null")
-        assert "1 learned from" in text_of(page, "#tiles")
+        assert "1 learned" in text_of(page, "#tiles")
         assert page.logs("browser") == []
 
 
 def _type(command: str) -> None:
-    """Run a command that a page shows, in a shell."""
+    """Run a command shown on a page."""
     assert command.startswith("curl ")
     command = f"{command} --fail-with-body -s -S"
     done = subprocess.run(["sh", "-c", command], check=False, capture_output=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_key_opens_the_pages_and_is_in_none_of_them(page: Page, tmp_path: Path) -> None:
+def test_a_key_gives_access_and_does_not_leak(page: Page, tmp_path: Path) -> None:
     file, keys = keys_in(tmp_path)
     key = keys["decide"]
     with served(tmp_path, keys=file) as running:
         running.post("/v1/cascades", SPEC, key=keys["admin"])
         page.open(running.url.replace("://", f"://any:{key}@") + PAGE)  # as typed into the prompt
         assert text_of(page, ".who") == "decide"
-        page.open(running.url + PAGE, width=400)  # it is remembered, for updates too
+        page.open(running.url + PAGE, width=400)  # the browser remembers it, for updates too
         wait_for_round(page, open_round(running, key=key))
         assert page.run("return document.documentElement.scrollWidth") <= 400
         secret = key.split("_", 2)[2]

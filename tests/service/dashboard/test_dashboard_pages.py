@@ -1,4 +1,4 @@
-"""Pages: what they show, and that no name that somebody chose can become part of their markup."""
+"""The content of the pages, and escaping of names."""
 
 import re
 from itertools import pairwise
@@ -12,7 +12,7 @@ from tests.service.dashboard.sample import (
     BEGAN,
     EVIL,
     STAGED,
-    Taken,
+    ParsedPage,
     cascade_of,
     key,
     overview_of,
@@ -48,49 +48,49 @@ def pages(busy: ServedCascade) -> dict[str, str]:
     }
 
 
-def test_pages_are_well_formed_accessible_and_allowed(pages: dict[str, str]) -> None:
+def test_pages_are_valid_accessible_and_allowed_by_their_policy(pages: dict[str, str]) -> None:
     for page in pages.values():
-        taken = Taken(page)
-        ids, labels = taken.values("id"), taken.values("aria-labelledby")
+        parsed = ParsedPage(page)
+        ids, labels = parsed.values("id"), parsed.values("aria-labelledby")
         assert len(set(ids)) == len(ids)
         assert set(labels) <= set(ids)
-        assert len(taken.all("caption")) == len(taken.all("table"))
-        for picture in taken.all("svg"):
+        assert len(parsed.all("caption")) == len(parsed.all("table"))
+        for picture in parsed.all("svg"):
             assert picture.get("aria-hidden") == "true" or picture.get("aria-label")
-        assert {heading.get("scope") for heading in taken.all("th")} <= {"row", "col"}
+        assert {heading.get("scope") for heading in parsed.all("th")} <= {"row", "col"}
         levels = [int(level) for level in re.findall(r"<h([1-6])", page)]
-        if levels and levels[0] == 2:  # a banner is above the title
+        if levels and levels[0] == 2:  # a banner above the title
             levels = levels[1:]
         assert levels[:1] in ([1], [])
         assert all(after <= before + 1 for before, after in pairwise(levels))
 
-        assert taken.all("style") == taken.all("form") == []
-        assert [set(script) for script in taken.all("script")] in ([], [{"src", "defer"}])
-        for _, attributes in taken.tags:
+        assert parsed.all("style") == parsed.all("form") == []
+        assert [set(script) for script in parsed.all("script")] in ([], [{"src", "defer"}])
+        for _, attributes in parsed.tags:
             assert "style" not in attributes
             assert not any(name.startswith("on") for name in attributes)
-        addresses = taken.values("src") + taken.values("href")
+        addresses = parsed.values("src") + parsed.values("href")
         assert all(address.startswith(("/", "#")) for address in addresses)
 
 
-def test_names_are_text_wherever_they_appear(pages: dict[str, str]) -> None:
+def test_names_are_escaped(pages: dict[str, str]) -> None:
     for name in ("evil", "failing", "starting", "notice", "new", "overview"):
         page = pages[name]
         assert "alert(1)" in page
         assert "<script>alert" not in page
-        assert not any("alert" in str(a) for tag, a in Taken(page).tags if tag == "script")
+        assert not any("alert" in str(a) for tag, a in ParsedPage(page).tags if tag == "script")
 
 
-def test_the_page_of_a_cascade_shows_what_was_counted(busy: ServedCascade) -> None:
-    taken = Taken(page_of(busy))
+def test_the_page_of_a_cascade_shows_its_counts(busy: ServedCascade) -> None:
+    parsed = ParsedPage(page_of(busy))
     view = busy.view()
     assert view.mean_cost is not None
-    assert f"Saved {100 * (1 - view.mean_cost / 0.6):.0f} %" in taken.text
-    assert "Rounds 200 last" in taken.text
-    assert f"{sum(view.stops[1:]):,} rounds" in taken.text  # with outputs of history and glucose
+    assert f"Saved {100 * (1 - view.mean_cost / 0.6):.0f} %" in parsed.text
+    assert "Rounds 200 last" in parsed.text
+    assert f"{sum(view.stops[1:]):,} rounds" in parsed.text  # with outputs of history and glucose
     newest = busy.recent[-1]
-    assert newest.explanation() in taken.text
-    assert newest.id in taken.text
+    assert newest.explanation() in parsed.text
+    assert newest.id in parsed.text
     page = page_of(busy)
     assert 'title="2023-11-14 22:46:30 UTC">26 min ago</time>' in page
     assert 'datetime="2023-11-14T22:46:30Z"' in page
@@ -105,30 +105,32 @@ def test_a_round_that_failed_while_exploring_saves_nothing() -> None:
         cascade.report(0, {name: 1}, revealed, False, BEGAN + 1, arm + 10)
     cascade.report(1, {"history": 1}, [0.5], True, BEGAN + 22, 20)
     assert cascade.counts.stops_total == [1, 0, 1]
-    page = Taken(page_of(cascade)).text
-    assert "1 ended early" in Taken(overview_of(cascade)).text
-    assert "Saved 0 % every round goes to the last arm to explore; 1 ended early" in page
-    assert "% saved" not in page + Taken(overview_of(cascade)).text
+    page = ParsedPage(page_of(cascade)).text
+    assert "1 ended early" in ParsedPage(overview_of(cascade)).text
+    assert "Saved 0 % exploration: every round runs all arms; 1 ended early" in page
+    assert "% saved" not in page + ParsedPage(overview_of(cascade)).text
     cascade = cascade_of(rounds=1)
     assert "nothing saved yet" in overview_of(cascade)
     cascade.status = "retired"
-    assert "nothing saved<" in overview_of(cascade)  # nor will it
+    assert "nothing saved<" in overview_of(cascade)
 
 
 def test_evidence_is_a_table_with_the_names_of_arms(busy: ServedCascade) -> None:
     newest = busy.recent[-1]
-    (found,) = re.findall(
+    (details,) = re.findall(
         rf'<details id="why-{newest.id}">(.*?)</details>', page_of(busy), flags=re.DOTALL
     )
-    rows = re.findall(r'<th scope="row">(.*?)</th>', found, flags=re.DOTALL)
+    rows = re.findall(r'<th scope="row">(.*?)</th>', details, flags=re.DOTALL)
     names = busy.arms.names
     expected = [f"{names[e.first]} → to {names[e.second]}" for e in newest.evidence()]
-    assert [Taken(row).text.replace("→to", "→ to") for row in rows] == expected
-    verdicts = [not e.gap_won for e in newest.evidence()]
-    assert [v.startswith("<b>may") for v in re.findall(r'"so it is">(.*?)</td>', found)] == verdicts
+    assert [ParsedPage(row).text.replace("→to", "→ to") for row in rows] == expected
+    verdicts = re.findall(r'"verdict">(.*?)</td>', details)
+    assert [verdict.startswith("<b>may") for verdict in verdicts] == [
+        not e.gap_won for e in newest.evidence()
+    ]
 
 
-def test_contexts_are_on_no_page() -> None:
+def test_pages_do_not_show_contexts() -> None:
     cascade = cascade_of(rounds=80)
     cascade.open([[0.7654, -0.5678]], BEGAN, 999)
     page = page_of(cascade) + overview_of(cascade)
@@ -137,23 +139,25 @@ def test_contexts_are_on_no_page() -> None:
     assert "5678" not in page
 
 
-def test_pages_without_data_show_what_to_type(pages: dict[str, str], busy: ServedCascade) -> None:
+def test_pages_without_data_show_the_next_command(
+    pages: dict[str, str], busy: ServedCascade
+) -> None:
     outputs = '{"history": "OUTPUT", "glucose": "OUTPUT", "insulin": "OUTPUT"}'
     for name, words in (("empty", " -H"), ("new", "/new/rounds -H"), ("silent", outputs)):
-        text = Taken(pages[name]).text
+        text = ParsedPage(pages[name]).text
         assert f"curl {BASE}/v1/cascades" in text
         assert words in text
         assert "$STOPWISE_KEY" not in text
     for page in (overview_of(key=key()), page_of(cascade_of(rounds=0), key=key())):
-        assert 'Bearer $STOPWISE_KEY"' in Taken(page).text
+        assert 'Bearer $STOPWISE_KEY"' in ParsedPage(page).text
     assert "curl" not in page_of(busy)
 
 
-def test_failing_writes_and_starting_are_shown_first(pages: dict[str, str]) -> None:
+def test_failed_writes_and_starting_are_shown_in_a_banner(pages: dict[str, str]) -> None:
     assert "warning" in pages["failing"]
     assert "amber" not in pages["failing"]
     for name in ("starting", "starting too"):
         assert "warning amber" in pages[name]
         assert 'id="starting"' in pages[name]
-        assert "curl" not in pages[name]  # whether there is no cascade is not known yet
+        assert "curl" not in pages[name]  # the cascades are not loaded yet
     assert "warning" not in pages["overview"]

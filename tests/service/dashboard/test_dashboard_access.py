@@ -1,4 +1,4 @@
-"""Who may look, and what a page never gives away: over real HTTP."""
+"""Access to the dashboard over HTTP: keys, headers and secrets."""
 
 import logging
 import re
@@ -17,18 +17,18 @@ PAGES = ("/", "/cascades/triage")
 
 @pytest.fixture(scope="module")
 def open_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A service that asks nobody for a key."""
+    """A service without keys."""
     with served(tmp_path_factory.mktemp("open")) as running:
         assert running.post("/v1/cascades", SPEC).status_code == 201
         yield running
 
 
 def get(locked: Locked, path: str, key: str, user: str = "") -> httpx.Response:
-    """Ask for a page as a browser does: the key is the password."""
+    """Request a page as a browser does, with the key as the password."""
     return locked.running.get(path, auth=(user.encode(), key.encode()))
 
 
-def test_without_keys_everybody_may_look_at_protected_pages(open_service: Served) -> None:
+def test_without_keys_pages_are_public_and_have_security_headers(open_service: Served) -> None:
     for path in (*PAGES, "/cascades/none"):
         answer = open_service.get(path)
         assert answer.status_code == (404 if "none" in path else 200)
@@ -45,10 +45,10 @@ def test_without_keys_everybody_may_look_at_protected_pages(open_service: Served
     assert "<i>" not in answer.text
 
 
-def test_browsers_store_files_as_long_as_they_are_the_same(open_service: Served) -> None:
-    found = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', open_service.get("/").text))
-    assert len(found) == 3
-    for address in found:
+def test_static_files_are_cached_by_version(open_service: Served) -> None:
+    urls = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', open_service.get("/").text))
+    assert len(urls) == 3
+    for address in urls:
         answer = open_service.get(address)
         assert answer.status_code == 200
         assert "immutable" in answer.headers["cache-control"]
@@ -57,34 +57,35 @@ def test_browsers_store_files_as_long_as_they_are_the_same(open_service: Served)
     assert open_service.get("/static/..%2fpages.py").status_code == 404
 
 
-def test_of_many_cascades_some_are_shown_and_all_are_counted(open_service: Served) -> None:
+def test_the_overview_shows_100_cascades_and_counts_all(open_service: Served) -> None:
     for k in range(101):
         assert open_service.post("/v1/cascades", {**SPEC, "name": f"c{k}"}).status_code == 201
     page = open_service.get("/").text
     assert len(set(re.findall(r'href="/cascades/([a-z0-9]+)"', page))) == 100
     assert '<p class="large">102</p>' in page
-    assert "2 more cascades: each has its page" in page
+    assert "2 more cascades not shown. Each has its page" in page
     assert open_service.get("/cascades/c100").status_code == 200
 
 
-def test_with_keys_any_valid_key_may_look_and_only_look(locked: Locked) -> None:
+def test_any_valid_key_may_read_pages(locked: Locked) -> None:
     for scope in ("decide", "observe", "admin"):
         for path in PAGES:
-            page = get(locked, path, f" {locked.keys[scope]}", user="anybody")
+            page = get(locked, path, f" {locked.keys[scope]}", user="any")
             assert page.status_code == 200
             assert f'<span class="soft who">{scope}</span>' in page.text
             post = locked.running.post(path, auth=("", locked.keys[scope]))
             assert post.status_code == 405
-    # the API takes no password, as another site may cause a browser to send it
+    # The API accepts no password, because another site can make a browser send it.
     assert get(locked, "/v1/cascades", locked.keys["admin"]).status_code == 401
     assert locked.running.get("/static/dashboard.css").status_code == 200
 
 
-def test_everybody_else_is_asked_for_a_key_and_no_secret_is_shown(
+def test_an_invalid_key_is_rejected_and_no_secret_is_shown(
     locked: Locked, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    right, shown = locked.keys["admin"], list[httpx.Response]()
+    right = locked.keys["admin"]
+    shown: list[httpx.Response] = []
     for wrong in ("", "hello", right[:-1], right + "x", "sw__", "\x00", "é" * 50):
         shown += [get(locked, path, wrong) for path in PAGES]
     for header in ("Basic", "Basic !", "Basic /w==", f"Bearer {right}", f"Basic {right}"):
@@ -96,16 +97,16 @@ def test_everybody_else_is_asked_for_a_key_and_no_secret_is_shown(
         assert "triage" not in answer.text
         assert answer.headers["content-security-policy"] == CSP
     shown += [get(locked, path, right) for path in (*PAGES, "/x")]
-    everything = caplog.text + "".join(f"{one.text}{one.headers}" for one in shown)
+    everything = caplog.text + "".join(f"{answer.text}{answer.headers}" for answer in shown)
     assert not any(key.split("_", 2)[2] in everything for key in locked.keys.values())
 
 
-def test_a_key_for_some_cascades_sees_only_these_until_it_is_revoked(locked: Locked) -> None:
+def test_a_restricted_key_sees_only_its_cascades(locked: Locked) -> None:
     for name in ("mine", "other"):
         spec = {**SPEC, "name": name}
         assert locked.running.post("/v1/cascades", spec, key=locked.keys["admin"]).is_success
     key, text = add_key(locked.file, "mine", ["admin"], cascades=["mine"])
-    while get(locked, "/", text).status_code != 200:  # until the file is read again
+    while get(locked, "/", text).status_code != 200:  # until the file is reloaded
         pass
     page = get(locked, "/", text).text
     assert re.findall(r'href="/cascades/([a-z]+)"', page) == ["mine"]
