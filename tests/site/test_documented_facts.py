@@ -93,7 +93,7 @@ def test_defaults_of_policies_are_those_documented(kind: Any) -> None:
     ],
 )
 def test_the_page_of_the_proxy_has_every_option(marker: str, struct: Any) -> None:
-    rows = table_after("docs/proxy.md", marker)
+    rows = table_after("docs/proxy-settings.md", marker)
     listed = {name for row in rows for name in names_in(row[0])}
     options = {field.name for field in msgspec.structs.fields(struct)}
     assert listed == options - {"stage", "embedding"}  # they are tables themselves
