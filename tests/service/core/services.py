@@ -34,12 +34,12 @@ class FailingStore(SqliteStore):
         await self.allowed.wait()
         if self.before:
             self.before -= 1
-            self._ends_at = None
+            self._last_event = None
             raise StoreError("the disk is full")
         await super().commit(block)
         if self.after:
             self.after -= 1
-            self._ends_at = None
+            self._last_event = None
             raise StoreError("the connection was lost")
 
 

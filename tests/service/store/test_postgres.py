@@ -211,7 +211,7 @@ async def test_commits_are_durable_whatever_the_default_is(
 ) -> None:
     async def settings(store: PostgresStore) -> set[str]:
         values: set[str] = set()
-        for link in (store._appending, store._asking):
+        for link in (store._append_link, store._query_link):
             cursor = await link._connection.execute("SHOW synchronous_commit")  # pyright: ignore[reportOptionalMemberAccess] (it is connected)
             values.add((await cursor.fetchone())[0])  # pyright: ignore[reportOptionalSubscript] (it has a row)
         return values

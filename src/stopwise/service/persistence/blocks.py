@@ -1,4 +1,4 @@
-"""Blocks of encoded events, as the log stores them, and the chain of their digests."""
+"""Blocks of encoded events, the unit of the log, and the chain of their digests."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -9,7 +9,7 @@ from stopwise.errors import CorruptLogError
 from stopwise.service.domain.events import Event
 from stopwise.service.domain.state import State
 
-START = bytes(16)  # the digest before the first block
+START = bytes(16)  # the digest of an empty log
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_one = msgspec.msgpack.Decoder(Event).decode
@@ -17,12 +17,12 @@ decode_events = msgspec.msgpack.Decoder(list[Event]).decode  # the events of a p
 
 
 def encode_event(event: Event) -> bytes:
-    """Return an event as bytes."""
+    """Encode an event."""
     return _encode(event)
 
 
 def decode_event(encoded: bytes) -> Event:
-    """Return the event of such bytes."""
+    """Decode an event."""
     return _decode_one(encoded)
 
 
@@ -42,31 +42,33 @@ def join_events(encoded: Iterable[bytes]) -> bytes:
 class Block(msgspec.Struct, frozen=True):
     """Events that were committed together; the first event of a log has position 1."""
 
-    base: int  # position of the first event in it
+    base: int  # position of the first event
     count: int
-    time: float  # when it was written, in seconds since 1970
+    time: float  # of the commit, in seconds since 1970
     digest: bytes  # of the log up to and including this block
     payload: bytes  # the encoded events
 
     @property
     def end(self) -> int:
-        """Position of its last event."""
+        """The position of the last event."""
         return self.base + self.count - 1
 
 
 def events_of(block: Block) -> list[Event]:
-    """Return the events of a block, or raise `CorruptLogError`: it is damaged."""
+    """Return the events of a block; raise `CorruptLogError` if it is damaged."""
     try:
         events = decode_events(block.payload)
     except msgspec.MsgspecError as error:
         raise CorruptLogError(f"events {block.base} to {block.end}: {error}") from error
     if len(events) != block.count:
-        raise CorruptLogError(f"the block at event {block.base} does not hold {block.count} events")
+        raise CorruptLogError(
+            f"the block at event {block.base} must have {block.count} events, got {len(events)}"
+        )
     return events
 
 
 def chain_digest(before: bytes, payload: bytes) -> bytes:
-    """Return the digest of a log with digest ``before`` after ``payload`` was appended.
+    """Return the digest of a log after appending ``payload``; ``before`` is its digest before.
 
     Examples
     --------
@@ -77,14 +79,14 @@ def chain_digest(before: bytes, payload: bytes) -> bytes:
 
 
 def apply_block(state: State, block: Block) -> None:
-    """Apply the events of a stored block, which must come next."""
+    """Apply the events of the next stored block."""
     if block.base != state.position + 1:
         raise CorruptLogError(
-            f"the log goes on at event {block.base} where {state.position + 1} should be"
+            f"the log continues at event {block.base}, expected {state.position + 1}"
         )
     if chain_digest(state.log_digest, block.payload) != block.digest:
         events = f"events {block.base} to {block.end}"
-        raise CorruptLogError(f"{events} were changed after they were written: digests differ")
+        raise CorruptLogError(f"{events} were modified after they were written: digests differ")
     for event in events_of(block):
         state.apply(event)
     state.log_digest = block.digest

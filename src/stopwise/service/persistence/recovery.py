@@ -1,8 +1,8 @@
-"""Recovery: the newest snapshot, then every event since; so the next snapshot is written, too.
+"""Recover the state from the newest snapshot and the events since; write the next snapshot.
 
-It is written in a process of its own: no request waits while a state is copied, and no replica
-needs all of it. ``python -m`` runs this module; the address of the store, which may contain a
-password, comes on stdin.
+Snapshots are written in a child process, so that no request waits while the state is encoded and
+no replica has to load all cascades. The child runs this module with ``python -m`` and reads the
+address of the store, which may contain a password, from stdin.
 """
 
 import asyncio
@@ -38,20 +38,20 @@ async def recover_state(
     ``progress("reading", position, end)``. ``isolate_failures``: see `State`.
     """
     end = 0
-    for _ in range(ATTEMPTS):  # the log may be compacted while it is read
+    for _ in range(ATTEMPTS):  # again if the log is compacted while it is read
         end, _ = await store.end()
         state = await from_snapshot(store, follows, isolate_failures=isolate_failures)
         async for blocks in store.pages(state.position):
             base = blocks[0].base
             if base > state.position + 1:
                 if max(await store.snapshots(), default=0) >= base - 1:
-                    break  # compacted to a newer snapshot
+                    break  # compacted up to a newer snapshot
                 raise CorruptLogError(
-                    f"the log goes on at event {base} where {state.position + 1} should be, "
-                    "and this version of Stopwise can read no snapshot of the events between: "
+                    f"the log continues at event {base}, expected {state.position + 1}, and "
+                    "this version of Stopwise cannot read a snapshot of the events in between: "
                     "restore a backup, or use the version that wrote the log"
                 )
-            # In a thread: health checks are answered meanwhile.
+            # In a thread, so that health checks are answered meanwhile.
             await asyncio.to_thread(apply_blocks, state, blocks)
             progress("reading", state.position, end)
         if state.position >= end:
@@ -59,7 +59,7 @@ async def recover_state(
             await asyncio.to_thread(state.forget, first)
             return state
     raise CorruptLogError(
-        f"the log has {end} events, and this version of Stopwise can read no snapshot of them: "
+        f"the log has {end} events, but this version of Stopwise cannot read a snapshot of them: "
         "restore a backup, or use the version that wrote the log"
     )
 
@@ -70,58 +70,61 @@ async def from_snapshot(
     *,
     isolate_failures: bool = False,
 ) -> State:
-    """Return the state of the newest snapshot that belongs to this log; empty if none."""
-    restored = partial(restore_snapshot, isolate_failures=isolate_failures)
+    """Return the state of the newest readable snapshot; an empty state if there is none."""
+    restore = partial(restore_snapshot, isolate_failures=isolate_failures)
     for position in reversed(await store.snapshots()):
         snapshot = await store.snapshot(position)
         try:
             if snapshot is None:
                 continue
-            state = await asyncio.to_thread(restored, snapshot, follows)
+            state = await asyncio.to_thread(restore, snapshot, follows)
             if state is not None:
                 await _check(store, state)
                 return state
-        except StopwiseError as error:  # the log has it all: start before it
-            LOG.warning("a snapshot is skipped", extra={"reason": str(error)})
+        except StopwiseError as error:  # start from an earlier snapshot or event
+            LOG.warning("snapshot skipped", extra={"reason": str(error)})
     return State(follows, isolate_failures=isolate_failures)
 
 
 async def _check(store: EventStore, state: State) -> None:
-    """Refuse a snapshot that does not belong to the log."""
+    """Raise if a snapshot does not belong to the log."""
     end, _ = await store.end()
     if state.position > end:
         raise CorruptLogError(
-            f"the snapshot at event {state.position} is of more than the log's {end} events"
+            f"the snapshot at event {state.position} is newer than the log, which ends at {end}"
         )
     block = await store.block_of(state.position)
     if block is not None and block.end == state.position and block.digest != state.log_digest:
-        raise CorruptLogError(f"the snapshot at event {state.position} is of another log")
+        raise CorruptLogError(f"the snapshot at event {state.position} belongs to another log")
 
 
 async def write_snapshot(where: str, state: State | None = None) -> int:
-    """Write a snapshot of a log or of the state at its end; return its position, 0 if others do."""
+    """Write a snapshot of a log, or of ``state``, the state at its end.
+
+    Return its position, or 0 if another process is writing one.
+    """
     async with open_existing_store(where) as store:
         if not await store.claim_snapshot():
             return 0
         snapshot = take_snapshot(state or await recover_state(store))
-        restore_snapshot(snapshot)  # it must be readable, since it replaces an older one that is
+        restore_snapshot(snapshot)  # check that it is readable before it replaces an older one
         await store.save_snapshot(snapshot)
         return snapshot.position
 
 
 async def snapshot_process(where: str) -> int:
-    """Run `write_snapshot` in another process, which ends with this call."""
+    """Run `write_snapshot` in a child process."""
     command = (sys.executable, "-m", "stopwise.service.persistence.recovery")
-    finished = await run_child(command, where.encode())
-    if finished.status != 0:
-        reason = finished.errors.decode().strip()
-        raise StoreError(reason or f"it ended with code {finished.status}")
-    return int(finished.output)
+    child = await run_child(command, where.encode())
+    if child.status != 0:
+        reason = child.errors.decode().strip()
+        raise StoreError(reason or f"the snapshot process exited with code {child.status}")
+    return int(child.output)
 
 
 if __name__ == "__main__":
     with suppress(AttributeError):  # Windows
-        os.nice(19)  # requests come first
+        os.nice(19)  # requests have priority
     try:
         sys.stdout.write(str(asyncio.run(write_snapshot(sys.stdin.read()))))
     except StopwiseError as error:

@@ -1,4 +1,4 @@
-"""Reading failed cascades from the log again, one at a time and with pauses."""
+"""Reload failed cascades from the log, one at a time and with pauses."""
 
 import asyncio
 import time
@@ -8,18 +8,17 @@ from contextlib import suppress
 from stopwise.errors import StopwiseError
 from stopwise.service.server_log import LOG
 
-# A cascade that fails again and again costs at most a tenth of the time: it is read again after a
-# pause of nine times what the last reading took.
-SHARE = 9.0
-FIRST_PAUSE = 1.0  # seconds after a reading that failed; each further one doubles it
+# The pause after a reload, as a multiple of its duration: a cascade that fails again and again then
+# takes at most a tenth of the time.
+PAUSE_FACTOR = 9.0
+FIRST_PAUSE = 1.0  # seconds after a failed reload; doubled after each further one
 LONGEST_PAUSE = 60.0
 
 
 class Reloader:
-    """Reads failed cascades again: ``failed`` returns their names, ``load`` reads one.
+    """Reloads failed cascades: ``failed`` returns their names, ``load`` reads one from the log.
 
-    A cascade is read at once when it fails. Then there is a pause: short where reading it takes
-    little, doubled where it fails.
+    A cascade is reloaded as soon as it fails, and after a pause if it fails again.
     """
 
     def __init__(
@@ -28,22 +27,22 @@ class Reloader:
         self._failed = failed
         self._load = load
         self._pauses: dict[str, float] = {}  # seconds after the latest attempt
-        self._due: dict[str, float] = {}  # when a cascade may be read again
+        self._due: dict[str, float] = {}  # earliest time of the next attempt
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """Look now which cascades have failed."""
+        """Check for failed cascades now."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Read failed cascades, until cancelled."""
+        """Reload failed cascades until cancelled."""
         while True:
             self._woken.clear()
             pause = None
-            waiting = {name: self._due.get(name, 0.0) for name in self._failed()}
-            if waiting:
-                name = min(waiting, key=lambda one: waiting[one])
-                pause = waiting[name] - time.monotonic()
+            due = {name: self._due.get(name, 0.0) for name in self._failed()}
+            if due:
+                name = min(due, key=due.__getitem__)
+                pause = due[name] - time.monotonic()
                 if pause <= 0:
                     await self._attempt(name)
                     continue
@@ -57,12 +56,12 @@ class Reloader:
         except Exception as error:
             pause = min(max(FIRST_PAUSE, 2 * self._pauses.get(name, 0.0)), LONGEST_PAUSE)
             fields = {"cascade": name, "reason": str(error), "pause": pause}
-            defect = None if isinstance(error, StopwiseError) else error
-            LOG.error("a failed cascade could not be read again", extra=fields, exc_info=defect)
+            traceback = None if isinstance(error, StopwiseError) else error
+            LOG.error("a failed cascade could not be reloaded", extra=fields, exc_info=traceback)
         else:
             seconds = time.monotonic() - began
-            pause = min(SHARE * seconds, LONGEST_PAUSE)
+            pause = min(PAUSE_FACTOR * seconds, LONGEST_PAUSE)
             fields = {"cascade": name, "seconds": round(seconds, 3)}
-            LOG.warning("a failed cascade was read again", extra=fields)
+            LOG.warning("a failed cascade was reloaded", extra=fields)
         self._pauses[name] = pause
         self._due[name] = time.monotonic() + pause

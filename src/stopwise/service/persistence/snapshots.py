@@ -1,4 +1,4 @@
-"""Snapshots: the complete state after an event, encoded."""
+"""Encode the complete state after an event as a snapshot, and restore it."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -16,29 +16,29 @@ from stopwise.service.domain.messages import CascadeSpec
 from stopwise.service.domain.state import State
 from stopwise.service.persistence.stores.base import Snapshot
 
-# A snapshot: magic, format (4 bytes), SHA-256 of all that follows; then what the dashboard shows
-# and the state, each with its length before it (8 bytes); then policies and columns, raw.
+# A snapshot: magic, format (4 bytes), SHA-256 of all that follows; then the data of the dashboard
+# and the state, each preceded by its length (8 bytes); then policies and columns, raw.
 MAGIC = b"STOPSNAP"
-# An older one is ignored, and the log read from before it. Format 8 may have wrong counts: rounds
-# opened after a pause were not counted in their bucket.
+# Snapshots of other formats are ignored, and the log is read from an earlier event. The counts of
+# format 8 may be wrong: rounds opened after a pause were not counted in their bucket.
 FORMAT = 14
-PART = 256 << 10  # bytes that are copied, and written, at once
+PART = 256 << 10  # bytes that are copied and written at once
 _HEAD = len(MAGIC) + 4 + 32
 
 
 def state_hash(state: State) -> str:
-    """Return a digest of everything that the log determines."""
-    return _sha256(_core(state, hashed=True)).hex()
+    """Return a digest of the state that the log determines."""
+    return _sha256(_encoded_state(state, hashed=True)).hex()
 
 
 def take_snapshot(state: State) -> Snapshot:
-    """Return all of it in parts, at a moment when every event is in the log."""
+    """Encode a state; all of its events must be in the log."""
     recent = [
         [(r.number, r.time, r.stop, r.cost, r.explanation()) for r in cascade.recent]
         for cascade in state.order
     ]
-    shown = _encode((recent, [cascade.divergences for cascade in state.order]))
-    parts = [_sized(shown), *_core(state)]
+    dashboard = _encode((recent, [cascade.divergences for cascade in state.order]))
+    parts = [_with_length(dashboard), *_encoded_state(state)]
     head = MAGIC + FORMAT.to_bytes(4, "little") + _sha256(parts)
     return Snapshot(state.position, state.log_digest, (head, *parts))
 
@@ -49,7 +49,7 @@ def restore_snapshot(
     *,
     isolate_failures: bool = False,
 ) -> State | None:
-    """Return the state that a snapshot holds; None if another version wrote it."""
+    """Return the state of a snapshot; None if another version wrote it."""
     data = memoryview(b"".join(snapshot.parts))
     damaged = CorruptLogError(f"the snapshot at event {snapshot.position} is damaged")
     magic, checksum = bytes(data[: len(MAGIC)]), bytes(data[_HEAD - 32 : _HEAD])
@@ -60,9 +60,10 @@ def restore_snapshot(
     read = _Reader(data, _HEAD)
     try:
         recent, divergences = msgspec.msgpack.decode(
-            read.sized(), type=tuple[list[list[tuple[int, float, int, float, str]]], list[int]]
+            read.with_length(),
+            type=tuple[list[list[tuple[int, float, int, float, str]]], list[int]],
         )
-        saved = msgspec.msgpack.decode(read.sized(), type=_StateSnapshot)
+        saved = msgspec.msgpack.decode(read.with_length(), type=_StateSnapshot)
     except msgspec.MsgspecError:
         return None
     if saved.position != snapshot.position:
@@ -70,47 +71,49 @@ def restore_snapshot(
     state = State(follows, isolate_failures=isolate_failures)
     state.position, state.log_digest = snapshot.position, snapshot.digest
     state.time, state.idempotency_keys = saved.time, IdempotencyKeys(saved.repeats)
-    for one, latest, diverged in zip(saved.cascades, recent, divergences, strict=True):
-        if state.follows is not None and one.spec.name not in state.follows:
-            read.at += one.policy_bytes + sum(one.ledger.sizes)
-            state.add(ServedCascade(len(state.order), one.spec, one.created))
-            state.order[-1].status = "retired" if one.retired else "active"
+    for entry, decisions, diverged in zip(saved.cascades, recent, divergences, strict=True):
+        name = entry.spec.name
+        if state.follows is not None and name not in state.follows:
+            read.skip(entry.policy_bytes + sum(entry.ledger.sizes))
+            cascade = ServedCascade(len(state.order), entry.spec, entry.created)
+            cascade.status = "retired" if entry.retired else "active"
+            state.add(cascade)
             continue
         try:
-            policy = decode_policy(read(one.policy_bytes), f"the policy of {one.spec.name!r}")
+            policy = decode_policy(read(entry.policy_bytes), f"the policy of {name!r}")
         except UnsupportedVersionError:
             return None
         except StopwiseError as error:
             raise damaged from error
-        cascade = ServedCascade(len(state.order), one.spec, one.created, policy)
-        cascade.status = "retired" if one.retired else "active"
-        cascade.ledger.restore(one.ledger, read, policy.resume)
-        cascade.counts = one.counts
+        cascade = ServedCascade(len(state.order), entry.spec, entry.created, policy)
+        cascade.status = "retired" if entry.retired else "active"
+        cascade.ledger.restore(entry.ledger, read, policy.resume)
+        cascade.counts = entry.counts
         cascade.divergences = diverged
-        cascade.recent.extend(RecentDecision(cascade.ledger, *fields) for fields in latest)
+        cascade.recent.extend(RecentDecision(cascade.ledger, *fields) for fields in decisions)
         state.add(cascade)
     return state
 
 
-def _core(state: State, *, hashed: bool = False) -> Iterator[bytes]:
-    """Yield everything that the log determines, in parts; rounds as a digest if ``hashed``."""
-    policies = [encode_policy(one.policy) for one in state.order]
+def _encoded_state(state: State, *, hashed: bool = False) -> Iterator[bytes]:
+    """Yield the encoded state in parts; if ``hashed``, with digests in place of the columns."""
+    policies = [encode_policy(cascade.policy) for cascade in state.order]
     cascades = [
         _CascadeSnapshot(
-            one.spec,
-            one.created,
-            one.status == "retired",
-            len(policy),
-            one.ledger.snapshot(hashed=hashed),
-            one.counts,
+            spec=cascade.spec,
+            created=cascade.created,
+            retired=cascade.status == "retired",
+            policy_bytes=len(policy),
+            ledger=cascade.ledger.snapshot(hashed=hashed),
+            counts=cascade.counts,
         )
-        for one, policy in zip(state.order, policies, strict=True)
+        for cascade, policy in zip(state.order, policies, strict=True)
     ]
     saved = _StateSnapshot(state.position, state.time, dict(state.idempotency_keys), cascades)
-    yield from _in_parts(_sized(_encode(saved)))
-    for one, policy in zip(state.order, policies, strict=True):
+    yield from _in_parts(_with_length(_encode(saved)))
+    for cascade, policy in zip(state.order, policies, strict=True):
         yield from _in_parts(policy)
-        for column in () if hashed else one.ledger.columns():
+        for column in () if hashed else cascade.ledger.columns():
             yield from _in_parts(memoryview(column).cast("B"))
 
 
@@ -131,17 +134,22 @@ class _StateSnapshot(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Reader:
-    """Reads a snapshot from front to back."""
+    """Reads a snapshot sequentially."""
 
-    def __init__(self, data: memoryview, at: int) -> None:
+    def __init__(self, data: memoryview, start: int) -> None:
         self._data = data
-        self.at = at
+        self._position = start
 
     def __call__(self, size: int) -> bytes:
-        self.at += size
-        return bytes(self._data[self.at - size : self.at])
+        start = self._position
+        self._position += size
+        return bytes(self._data[start : start + size])
 
-    def sized(self) -> bytes:
+    def skip(self, size: int) -> None:
+        self._position += size
+
+    def with_length(self) -> bytes:
+        """Read a section that is preceded by its length."""
         return self(int.from_bytes(self(8), "little"))
 
 
@@ -155,11 +163,11 @@ def _sha256(parts: Iterable[bytes | memoryview]) -> bytes:
     return digest.digest()
 
 
-def _sized(content: bytes) -> bytes:
+def _with_length(content: bytes) -> bytes:
     return len(content).to_bytes(8, "little") + content
 
 
 def _in_parts(content: bytes | memoryview) -> Iterator[bytes]:
-    """Yield copies of parts, so that no copy takes long."""
+    """Yield copies of at most `PART` bytes, each of which is quick."""
     for start in range(0, len(content), PART):
         yield bytes(content[start : start + PART])

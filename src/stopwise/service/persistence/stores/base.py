@@ -1,4 +1,4 @@
-"""What a store of the event log must do, and what all SQL stores share."""
+"""The interface of event stores, and the part shared by SQL stores."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
@@ -8,25 +8,25 @@ import msgspec
 
 from stopwise.service.persistence.blocks import START, Block
 
-FORMAT = 2  # of the tables; other formats are refused
+FORMAT = 2  # of the tables; other formats are rejected
 COLUMNS = "base, count, time, digest, payload"  # of a block
-PAGE_BLOCKS = 1_000  # blocks that are read together, at most
-PAGE_BYTES = 256 << 10  # fewer, if they have more bytes than this: one or two thousand events
+PAGE_BLOCKS = 1_000  # maximum number of blocks in a page
+PAGE_BYTES = 256 << 10  # maximum size of a page: one or two thousand events
 
 
 class Snapshot(msgspec.Struct, frozen=True):
     """The encoded state after an event."""
 
     position: int  # of that event
-    digest: bytes  # of the log there
-    parts: tuple[bytes, ...]  # at least one, each of at most 256 kB: they are written one by one
+    digest: bytes  # of the log up to that event
+    parts: tuple[bytes, ...]  # at least one, each at most 256 kB, written one at a time
 
 
 class EventStore(ABC):
-    """An append-only log of events, and snapshots of the state; one task uses it at a time.
+    """An append-only log of events with snapshots of the state, used by one task at a time.
 
-    Where it cannot be reached or written, `StoreError` is raised. Whether a failed `commit` was
-    stored is known after the next `begin`.
+    Methods raise `StoreError` if the store cannot be reached or written. After a failed `commit`,
+    the next `begin` shows whether the block was stored.
     """
 
     shared: ClassVar[bool]  # whether other processes may append to the same log
@@ -34,11 +34,11 @@ class EventStore(ABC):
 
     @abstractmethod
     async def open(self) -> None:
-        """Connect, and create the tables if there are none."""
+        """Connect, and create the tables if they do not exist."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Disconnect; may be called twice."""
+        """Disconnect; calling it again has no effect."""
 
     @abstractmethod
     async def begin(self, after: int) -> list[Block]:
@@ -49,7 +49,7 @@ class EventStore(ABC):
 
     @abstractmethod
     async def commit(self, block: Block) -> None:
-        """Append a block durably and release the lock; the block must begin where the log ends."""
+        """Append a block durably and release the lock; the block must follow the last event."""
 
     @abstractmethod
     async def release(self) -> None:
@@ -57,12 +57,13 @@ class EventStore(ABC):
 
     @abstractmethod
     async def end(self) -> tuple[int, bytes]:
-        """Return the position of the last event and the digest there; (0, START) if none."""
+        """Return the position of the last event and the digest; (0, START) for an empty log."""
 
     async def recorded_end(self) -> tuple[int, bytes] | None:
-        """Return an end recorded outside of the log, if any: a shorter log has lost events.
+        """Return the end that was recorded outside of the log, if any.
 
-        Where a service may be writing, call this before `end`.
+        A log that ends before it has lost events. If a service may be writing, call this before
+        `end`.
         """
         return None
 
@@ -72,14 +73,14 @@ class EventStore(ABC):
 
     @abstractmethod
     async def snapshot(self, position: int) -> Snapshot | None:
-        """Return a complete snapshot; None if there is none, or no longer."""
+        """Return the complete snapshot at a position; None if there is none."""
 
     @abstractmethod
     async def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
-        """Store a snapshot, part by part between commits; then delete all but ``keep``."""
+        """Store a snapshot part by part, between commits; then delete all but the newest ones."""
 
     async def claim_snapshot(self) -> bool:
-        """Return whether no other process writes a snapshot now; none does until `close`."""
+        """Acquire the right to write a snapshot until `close`; return False if it is taken."""
         return True
 
     @abstractmethod
@@ -88,7 +89,7 @@ class EventStore(ABC):
 
     @abstractmethod
     async def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run one statement as a transaction of its own; return its rows."""
+        """Run one statement as a separate transaction; return its rows."""
 
     async def read(self, after: int) -> AsyncIterator[Block]:
         """Yield the blocks after position ``after`` in order, without blocking writers."""
@@ -97,7 +98,7 @@ class EventStore(ABC):
                 yield block
 
     async def pages(self, after: int) -> AsyncIterator[list[Block]]:
-        """Yield the same blocks, many at a time."""
+        """Yield the blocks after position ``after`` in pages."""
         page = f"""
             SELECT {COLUMNS} FROM {self._table} WHERE base IN (
                 SELECT base FROM (
@@ -113,22 +114,23 @@ class EventStore(ABC):
             yield blocks
 
     async def block_of(self, position: int) -> Block | None:
-        """Return the block that holds an event; None if it was compacted or does not exist yet."""
+        """Return the block that has an event; None if it was compacted or does not exist yet."""
         query = f"SELECT {COLUMNS} FROM {self._table} WHERE base <= ? ORDER BY base DESC LIMIT 1"
-        found = [Block(*row) for row in await self._rows(query, position)]
-        return found[0] if found and position <= found[0].end else None
+        blocks = [Block(*row) for row in await self._rows(query, position)]
+        return blocks[0] if blocks and position <= blocks[0].end else None
 
     async def first(self) -> int | None:
-        """Return the position of the first event that is there."""
+        """Return the position of the first event that was not compacted."""
         return (await self._rows(f"SELECT min(base) FROM {self._table}"))[0][0]
 
-    async def lost_events(self, known: int = 0) -> str:
-        """Return what the log has lost, in words; ``known`` is an event that it must have."""
+    async def lost_events(self, required: int = 0) -> str:
+        """Describe lost events, "" if none; the log must extend to position ``required``."""
         position, expected = await self.recorded_end() or (0, START)
-        end, digest = await self.end()  # asked last: a running service may append at any moment
-        if (known := max(known, position)) > end:
-            return f"acknowledged events up to {known} are missing: the log ends with event {end}"
+        end, digest = await self.end()  # last, because a running service may append meanwhile
+        required = max(required, position)
+        if required > end:
+            return f"acknowledged events up to {required} are missing: the log ends at event {end}"
         if position < end:
             block = await self.block_of(position)
-            digest = expected if block is None else block.digest  # None: compacted away
-        return "" if digest == expected else f"event {position} is not the acknowledged one"
+            digest = expected if block is None else block.digest  # None: compacted
+        return "" if digest == expected else f"event {position} differs from the acknowledged one"

@@ -1,4 +1,4 @@
-"""Open the store of an event log, by its address."""
+"""Open the event store at an address."""
 
 import re
 import sqlite3
@@ -12,13 +12,13 @@ from stopwise.service.settings import redacted_store
 
 
 def open_store(where: str) -> EventStore:
-    """Return the store at ``postgresql://…`` or at the path of an SQLite file, not opened yet."""
+    """Return the store at a path (SQLite) or ``postgresql://…``, before opening it."""
     if not where.startswith(("postgresql://", "postgres://")):
         if "://" in where or re.search(r"\b(password|host|dbname|user)\s*=", where):
-            # The message does not repeat it: it may contain a password.
+            # Do not repeat the address, which may contain a password.
             raise InvalidParameterError(
-                "the store is neither the path of an SQLite file nor an address of PostgreSQL: "
-                "write postgresql://user@host/database"
+                "the store must be the path of an SQLite file or a PostgreSQL address such as "
+                "postgresql://user@host/database"
             )
         return SqliteStore(where)
     try:
@@ -30,7 +30,7 @@ def open_store(where: str) -> EventStore:
 
 @asynccontextmanager
 async def open_existing_store(where: str) -> AsyncGenerator[EventStore, None]:
-    """Open the event log at an address, an SQLite file or ``postgresql://…``; never create one."""
+    """Open an existing event log at a path (SQLite) or ``postgresql://…``."""
     store = open_store(where)
     if isinstance(store, SqliteStore):
         try:
@@ -52,4 +52,4 @@ def _has_tables(where: str) -> bool:
 
     with suppress(psycopg.Error), psycopg.connect(where, connect_timeout=5) as connection:
         return connection.execute("SELECT to_regclass('stopwise_log')").fetchone() != (None,)
-    return True  # `open` reports what is wrong
+    return True  # `open` reports the problem

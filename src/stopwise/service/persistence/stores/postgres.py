@@ -1,7 +1,7 @@
-"""The event log in PostgreSQL, for several replicas that share one log.
+"""The event log in PostgreSQL, for replicas that share one log.
 
-The right to append is a lock of the database, held by a transaction from `begin` to `commit`. When
-the process that holds it dies, the database ends the transaction, and the next replica gets it.
+The append lock is an advisory lock, held by a transaction from `begin` to `commit`. When the
+process that holds it dies, the database ends the transaction, which releases the lock.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from stopwise.service.settings import redacted_store
 T = TypeVar("T")
 Work: TypeAlias = Callable[[AsyncConnection], Awaitable[T]]
 
-# The row of stopwise_log has the format, and where the log begins if old blocks were deleted.
-# External storage: snapshots are numbers, which do not compress.
+# The row of stopwise_log has the format, and the last deleted event if old blocks were deleted.
+# Snapshots consist of numbers, which do not compress, so their storage is external.
 _TABLES = f"""
 CREATE TABLE IF NOT EXISTS stopwise_log (
     single boolean PRIMARY KEY DEFAULT true CHECK (single),
@@ -43,7 +43,7 @@ _LOCK = b"SELECT pg_advisory_xact_lock(x'73746F7077697365'::bigint)"  # "stopwis
 _CLEANING_LOCK = b"SELECT pg_advisory_xact_lock(x'73746F7077697366'::bigint)"
 _CLAIM = "SELECT pg_try_advisory_lock(x'73746F7077697367'::bigint)"
 _AFTER = f"SELECT {COLUMNS} FROM stopwise_block WHERE base > %s ORDER BY base".encode()
-# Deleted blocks are older than those that exist, so the last block decides if there is one.
+# Deleted blocks are older than existing ones, so the last block, if any, is the end of the log.
 _END = """
 SELECT base + count - 1 AS position, digest FROM (
     SELECT base, count, digest FROM stopwise_block ORDER BY base DESC LIMIT 1
@@ -64,23 +64,24 @@ UPDATE stopwise_log SET dropped = last.position, digest = last.digest
 FROM (SELECT position, digest FROM gone ORDER BY position DESC LIMIT 1) AS last
 WHERE last.position > dropped
 """
-# Two replicas may write a snapshot of the same position, each under a number of its own.
+# Two replicas may write snapshots at the same position, each under a different UUID.
 _COMPLETE = """
 SELECT DISTINCT ON (position) position, writing, digest, parts FROM stopwise_snapshot
 GROUP BY position, writing, digest, parts HAVING count(*) = parts
 ORDER BY position DESC, writing
 """
-# It is repeated if the connection was lost, perhaps after the part was stored.
+# Repeated if the connection was lost, possibly after the part was stored.
 _ADD_PART = "INSERT INTO stopwise_snapshot VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _GET_PART = "SELECT payload FROM stopwise_snapshot WHERE (position, writing, part) = (?, ?, ?)"
-# Parts after the newest complete snapshot stay: another replica may be writing them. One replica
-# cleans up at a time: two that wrote the same position could delete each other's snapshot.
+# Parts after the newest complete snapshot stay, because another replica may be writing them. Only
+# one replica cleans up at a time: two that wrote the same position could otherwise delete each
+# other's snapshot.
 _CLEAN = (
     f"WITH newest AS ({_COMPLETE} LIMIT %s) DELETE FROM stopwise_snapshot"
     " WHERE position <= (SELECT max(position) FROM newest)"
     " AND writing NOT IN (SELECT writing FROM newest)"
 )
-# remote_apply waits for more than on does, so that choice remains.
+# remote_apply is stricter than on, so it is kept.
 _SETTINGS = """
 SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
            WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
@@ -89,12 +90,12 @@ SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit
        set_config('statement_timeout', %s, false),
        set_config('idle_in_transaction_session_timeout', %s, false)
 """
-# What to do about errors whose messages do not name it, by SQLSTATE.
+# Advice that is added to messages of PostgreSQL, by SQLSTATE.
 _ADVICE = {
-    "25P03": " (this replica held the right to append and was silent for too long; it retries)",
+    "25P03": " (this replica held the append lock and was idle for too long; it retries)",
     "25006": " (connect to the primary)",
     "42P01": " (restore the database, or restart with an empty one)",
-    "55P03": " (another replica holds the right to append; check whether one hangs)",
+    "55P03": " (another replica holds the append lock; check whether a replica hangs)",
 }
 
 
@@ -102,34 +103,34 @@ class PostgresStore(EventStore):
     """The event log in a PostgreSQL database.
 
     ``where`` is ``postgresql://user:password@host:port/database``; missing parts come from the
-    usual sources of PostgreSQL (``PGPASSWORD``, ``.pgpass``). No message contains the password.
+    defaults of libpq (``PGPASSWORD``, ``.pgpass``). Messages never contain the password.
 
-    A replica that holds the right to append, and is silent for ``patience`` seconds, loses it.
-    Waiting for the right, or for any answer, ends in a `StoreError` within four times that.
+    A replica that is idle for ``patience`` seconds while it holds the append lock loses it. Waiting
+    for the lock, or for any response, fails with `StoreError` within four times that.
     """
 
     shared: ClassVar[bool] = True
     _table: ClassVar[str] = "stopwise_block"
 
     def __init__(self, where: str, *, patience: float = 10.0) -> None:
-        given = _parsed(where)
+        parameters = _parse_address(where)
         self.place = redacted_store(where)  # for messages
-        self._secret = str(given.get("password") or "")
+        self._secret = str(parameters.get("password") or "")
         self._patience = patience
-        # TCP notices a server that vanished within about the patience.
+        # With these settings, TCP detects a lost server after about `patience` seconds.
         idle = max(1, round(patience / 2))
         defaults = (
             "connect_timeout=5 fallback_application_name=stopwise target_session_attrs=read-write"
             f" keepalives_count=2 keepalives_idle={idle} keepalives_interval={max(1, idle // 2)}"
             f" tcp_user_timeout={round(patience * 1000)}"
         )
-        self._conninfo = make_conninfo(defaults, **given)
-        self._appending = _Link()
-        self._asking = _Link()
+        self._conninfo = make_conninfo(defaults, **parameters)
+        self._append_link = _Link()
+        self._query_link = _Link()
 
     async def open(self) -> None:
         async def create(connection: AsyncConnection) -> int | None:
-            # Checked first: a user who may not create tables may use those that exist.
+            # Checked first, for users who may use the tables but not create them.
             cursor = await connection.execute("SELECT to_regclass('stopwise_log')")
             if await cursor.fetchone() == (None,):
                 async with connection.transaction():
@@ -138,30 +139,30 @@ class PostgresStore(EventStore):
             cursor = await connection.execute("SELECT format FROM stopwise_log")
             return next((row[0] for row in await cursor.fetchall()), None)
 
-        found = await self._with(self._asking, create)
-        if found != FORMAT:
+        format_ = await self._with(self._query_link, create)
+        if format_ != FORMAT:
             await self.close()
             raise UnsupportedVersionError(
-                f"the event log in {self.place} has format {found}; this Stopwise reads format"
-                f" {FORMAT}. Use the version that wrote it, or a newer one"
+                f"the event log in {self.place} has format {format_}, but this version of Stopwise"
+                f" reads format {FORMAT}. Use the version that wrote it, or a newer one"
             )
 
     async def close(self) -> None:
-        """Disconnect; may be called twice. The next use connects again."""
-        await self._appending.drop()
-        await self._asking.drop()
+        """Disconnect; the next use connects again."""
+        await self._append_link.drop()
+        await self._query_link.drop()
 
     async def begin(self, after: int) -> list[Block]:
-        async def take(connection: AsyncConnection) -> list[Block]:
+        async def lock(connection: AsyncConnection) -> list[Block]:
             if connection.info.transaction_status != TransactionStatus.IDLE:
                 await connection.execute("ROLLBACK")
             await connection.execute(b"BEGIN; " + _LOCK)
-            # A statement of its own: it sees what was committed while we waited for the lock.
+            # A separate statement, which sees the commits made while this one waited for the lock.
             cursor = connection.cursor(binary=True)
             await cursor.execute(_AFTER, (after,))
             return [Block(*row) for row in await cursor.fetchall()]
 
-        return await self._with(self._appending, take)
+        return await self._with(self._append_link, lock)
 
     async def commit(self, block: Block) -> None:
         async def append(connection: AsyncConnection) -> bool:
@@ -169,18 +170,21 @@ class PostgresStore(EventStore):
             await connection.execute("COMMIT")
             return cursor.rowcount == 1
 
-        if self._appending.status != TransactionStatus.INTRANS:
-            raise StoreError(f"the right to append to {self.place} was lost; nothing was written")
-        if not await self._with(self._appending, append, again=False):
+        if self._append_link.status != TransactionStatus.INTRANS:
+            raise StoreError(f"the append lock of {self.place} was lost; nothing was written")
+        if not await self._with(self._append_link, append, retry=False):
             raise StoreError(
                 f"a block that begins at event {block.base:,} does not continue the log in"
                 f" {self.place}; nothing was written"
             )
 
     async def release(self) -> None:
-        if self._appending.status == TransactionStatus.INTRANS:
-            with suppress(StoreError):  # a lost connection has released it
-                await self._with(self._appending, lambda it: it.execute("ROLLBACK"), again=False)
+        async def rollback(connection: AsyncConnection) -> None:
+            await connection.execute("ROLLBACK")
+
+        if self._append_link.status == TransactionStatus.INTRANS:
+            with suppress(StoreError):  # losing the connection releases the lock, too
+                await self._with(self._append_link, rollback, retry=False)
 
     async def end(self) -> tuple[int, bytes]:
         position, digest = (await self._rows(_END))[0]
@@ -193,8 +197,8 @@ class PostgresStore(EventStore):
         return [row[0] for row in reversed(await self._rows(_COMPLETE))]
 
     async def snapshot(self, position: int) -> Snapshot | None:
-        for found, writing, digest, count in await self._rows(_COMPLETE):
-            if found == position:
+        for saved_position, writing, digest, count in await self._rows(_COMPLETE):
+            if saved_position == position:
                 keys = [(position, writing, part) for part in range(count)]
                 parts = [row[0] for key in keys for row in await self._rows(_GET_PART, *key)]
                 return Snapshot(position, digest, tuple(parts)) if len(parts) == count else None
@@ -214,51 +218,54 @@ class PostgresStore(EventStore):
                 await connection.execute(_CLEANING_LOCK)
                 await connection.execute(_CLEAN.encode(), (keep,))
 
-        await self._with(self._asking, clean)
+        await self._with(self._query_link, clean)
 
     # -- connections ----------------------------------------------------------------------------
 
     async def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        async def ask(connection: AsyncConnection) -> list[tuple[Any, ...]]:
+        async def execute(connection: AsyncConnection) -> list[tuple[Any, ...]]:
             cursor = connection.cursor(binary=True)
             await cursor.execute(query.replace("?", "%s").encode(), values)
             return [] if cursor.description is None else await cursor.fetchall()
 
-        return await self._with(self._asking, ask)
+        return await self._with(self._query_link, execute)
 
-    async def _with(self, link: "_Link", work: Work[T], *, again: bool = True) -> T:
-        """Do something with a connection; close it after a failure, so that the next is clean."""
-        async with link.turn:
+    async def _with(self, link: "_Link", work: Work[T], *, retry: bool = True) -> T:
+        """Use a connection; after a failure, close it and raise `StoreError`.
+
+        With ``retry``, a connection that was open before and is lost now is opened once more.
+        """
+        async with link.lock:
             task = asyncio.current_task()
-            assert task is not None  # every coroutine runs in one
+            assert task is not None  # every coroutine runs in a task
             cancelled = task.cancelling()
-            again = again and link.status is not None  # the database may have restarted since
+            retry = retry and link.status is not None  # the database may have restarted
             try:
-                # Every statement has a timeout of its own; this one is for all together.
+                # Every statement has its own timeout; this one limits their total.
                 async with asyncio.timeout(2.5 * self._patience):
                     try:
                         return await work(await link.get(self._connect))
                     except Exception as error:
-                        # psycopg may answer a cancellation with an error of its own.
+                        # psycopg may raise its own error if the task is cancelled.
                         if task.cancelling() > cancelled:
                             raise asyncio.CancelledError from error
                         lost = isinstance(error, psycopg.OperationalError) and link.status is None
-                        if not again or not lost:
+                        if not retry or not lost:
                             raise
                     return await work(await link.get(self._connect))
-            except BaseException as error:  # also if cancelled: the connection expects more
+            except BaseException as error:  # a cancelled task may leave a statement unfinished
                 await link.drop()
                 if isinstance(error, psycopg.Error):
                     raise StoreError(self._message(error)) from error
                 if isinstance(error, TimeoutError):
-                    raise StoreError(f"no answer from {self.place}") from error
+                    raise StoreError(f"no response from {self.place}") from error
                 raise
 
     async def _connect(self) -> AsyncConnection:
         connection = await AsyncConnection.connect(self._conninfo, autocommit=True)
         try:
-            silence = self._patience * 1000
-            timeouts = (1.5 * silence, 2 * silence, silence)
+            idle = self._patience * 1000
+            timeouts = (1.5 * idle, 2 * idle, idle)
             await connection.execute(_SETTINGS, [f"{time:.0f}ms" for time in timeouts])
         except BaseException:
             await connection.close()
@@ -268,22 +275,23 @@ class PostgresStore(EventStore):
     def _message(self, error: psycopg.Error) -> str:
         reason = " ".join((error.diag.message_primary or str(error)).split())
         advice = _ADVICE.get(error.sqlstate or "", "")
-        text = f"the event log {self.place} cannot be used: {reason}{advice}"
+        text = f"cannot use the event log {self.place}: {reason}{advice}"
         return text.replace(self._secret, "***") if self._secret else text
 
 
 class _Link:
-    """One connection, opened when first needed and again after it was dropped."""
+    """A connection that is opened on first use, and again after it was dropped."""
 
     def __init__(self) -> None:
-        self.turn = asyncio.Lock()
+        self.lock = asyncio.Lock()
         self._connection: AsyncConnection | None = None
 
     @property
     def status(self) -> TransactionStatus | None:
-        """Of the connection; None if there is none."""
-        one = self._connection
-        return None if one is None or one.closed else one.info.transaction_status
+        """The transaction status; None without an open connection."""
+        if self._connection is None or self._connection.closed:
+            return None
+        return self._connection.info.transaction_status
 
     async def get(self, connect: Callable[[], Awaitable[AsyncConnection]]) -> AsyncConnection:
         if self._connection is None or self._connection.closed:
@@ -296,18 +304,18 @@ class _Link:
             await connection.close()
 
 
-def _parsed(where: str) -> dict[str, Any]:
-    """Parse a connection string; no message repeats any of it."""
-    # libpq would read what follows a / or @ in a password as the server, and show it in messages.
-    scheme, found, rest = where.partition("://")
-    credentials, _, _ = rest.rpartition("@")
-    if found and scheme in {"postgresql", "postgres"} and not set(credentials) & set("/?#@[]"):
+def _parse_address(where: str) -> dict[str, Any]:
+    """Parse a connection string without repeating any part of it in messages."""
+    # After an unescaped / or @, libpq takes the rest of a password for the host and shows it.
+    scheme, _, address = where.partition("://")
+    credentials, _, _ = address.rpartition("@")
+    if scheme in {"postgresql", "postgres"} and not set(credentials) & set("/?#@[]"):
         with suppress(psycopg.Error):
-            given = dict(conninfo_to_dict(where))
-            if all(port.isdecimal() for port in str(given.get("port") or 0).split(",")):
-                return given
+            parameters = dict(conninfo_to_dict(where))
+            if all(port.isdecimal() for port in str(parameters.get("port") or 0).split(",")):
+                return parameters
     raise InvalidParameterError(
-        "the address of the PostgreSQL store is not valid; it must be"
-        " postgresql://user:password@host:port/database?option=value with options that PostgreSQL"
-        " knows, and with user and password percent-encoded (@ as %40, / as %2F, % as %25)"
+        "invalid address of the PostgreSQL store: it must be"
+        " postgresql://user:password@host:port/database?option=value with valid PostgreSQL options,"
+        " and user and password must be percent-encoded (@ as %40, / as %2F, % as %25)"
     )

@@ -1,12 +1,12 @@
-"""The event log in one SQLite file: the default, for one machine.
+"""The event log in an SQLite file: the default, for one machine.
 
-Write-ahead log with synchronous=FULL: a commit is on disk before it returns. All statements run in
-one thread, which releases the interpreter while the disk works.
+With a write-ahead log and synchronous=FULL, a commit is on disk before it returns. All statements
+run in one thread, which releases the interpreter lock during disk access.
 
-SQLite ignores a damaged end of its write-ahead log, and with it commits that were acknowledged.
-Therefore the end of the log is recorded again in the file ``<log>-owner``, which is also the lock
-of the process that may append. The record is written after each commit and not synced: it may be
-older than the log, never newer.
+SQLite silently drops a damaged end of its write-ahead log, and with it acknowledged commits. The
+end of the log is therefore also recorded in the file ``<log>-owner``, which is the lock of the
+process that may append. The record is written after each commit without a sync, so it may be older
+than the log but never newer.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ from stopwise.service.persistence.blocks import START, Block
 from stopwise.service.persistence.stores.base import COLUMNS, FORMAT, EventStore, Snapshot
 
 T = TypeVar("T")
-FREED = 2_000  # pages of the file that are freed at once: others commit in between
-BUSY = 10.0  # seconds to wait for another connection to this file
+FREED_PAGES = 2_000  # pages of the file to free at once, between commits
+BUSY_TIMEOUT = 10.0  # seconds to wait for another connection to this file
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS block (
@@ -44,34 +44,35 @@ _AFTER = f"SELECT {COLUMNS} FROM block WHERE base > ? ORDER BY base"
 _END = "SELECT base + count - 1, digest FROM block ORDER BY base DESC LIMIT 1"
 _COMPLETE = "SELECT position FROM snapshot GROUP BY position HAVING count(*) = max(parts)"
 _PARTS = "SELECT parts, digest, payload FROM snapshot WHERE position = ? ORDER BY part"
-# If everything was compacted to a snapshot.
+# The end of a log whose blocks were all compacted.
 _SNAPSHOT_END = (
     f"SELECT position, digest FROM snapshot WHERE position = ({_COMPLETE} ORDER BY 1 DESC)"
 )
 
-_UNSYNCED = "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 64"  # pages, about a part
+# The checkpoint is in pages; 64 pages are about one part of a snapshot.
+_UNSYNCED = "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 64"
 
 _MAGIC = b"stopwise"
-_RECORD = struct.Struct("<8sQ16s8s")  # magic word, position, digest, checksum of these
+_RECORD = struct.Struct("<8sQ16s8s")  # magic, position, digest, and a checksum of these
 
 
 def _new_thread() -> ThreadPoolExecutor:
-    """Return the one thread in which a connection is used."""
+    """Return an executor with the single thread that uses the connection."""
     return ThreadPoolExecutor(1, "stopwise-sqlite")
 
 
 class SqliteStore(EventStore):
-    """A store in an SQLite file, which is created if there is none."""
+    """A store in an SQLite file, which is created if it does not exist."""
 
     shared: ClassVar[bool] = False
     _table: ClassVar[str] = "block"
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path).resolve()  # one file, one name, one owner
+        self.path = Path(path).resolve()  # symbolic links share the owner file
         self._owner_path = self.path.with_name(f"{self.path.name}-owner")
         self._owner: IO[bytes] | None = None
         self._connection: sqlite3.Connection | None = None
-        self._ends_at: int | None = None  # position of the last event, while it is certain
+        self._last_event: int | None = None  # position of the last event; None: uncertain
         self._thread = _new_thread()
 
     async def open(self) -> None:
@@ -80,44 +81,45 @@ class SqliteStore(EventStore):
     async def close(self) -> None:
         if self._connection is not None or self._owner is not None:
             await self._run(self._close)
-        self._thread.shutdown(wait=False)  # or it lives as long as something refers to this store
-        self._thread = _new_thread()  # started if the store is opened again
+        # Otherwise the thread would live as long as anything refers to this store.
+        self._thread.shutdown(wait=False)
+        self._thread = _new_thread()  # starts if the store is opened again
 
     async def begin(self, after: int) -> list[Block]:
-        """Acquire the right to append, until this process ends; refuse a log that lost events."""
-        if self._ends_at is not None:
+        """Acquire the append lock until this process ends; reject a log that has lost events."""
+        if self._last_event is not None:
             return []
-        await self._run(self._own)
+        await self._run(self._acquire_lock)
         if problem := await self.lost_events():
             raise CorruptLogError(
-                f"{self.path}: {problem}. Restore a backup; or, if another copy of the log was put "
-                f"there on purpose, delete {self._owner_path} to continue with that copy"
+                f"{self.path}: {problem}. Restore a backup; or, if you replaced the log with "
+                f"another copy on purpose, delete {self._owner_path} to continue with that copy"
             )
         blocks = [Block(*row) for row in await self._rows(_AFTER, after)]
-        self._ends_at, _ = await self.end()
+        self._last_event, _ = await self.end()
         return blocks
 
     async def commit(self, block: Block) -> None:
-        # Nobody else appends to this file, so a known end stays true.
-        end = (await self.end())[0] if self._ends_at is None else self._ends_at
+        # No other process appends to this file, so a cached end stays valid.
+        end = (await self.end())[0] if self._last_event is None else self._last_event
         if block.base != end + 1:
             raise StoreError(
-                f"a block that begins at event {block.base:,} does not continue the log in "
-                f"{self.path}, which ends with event {end:,}; nothing was written"
+                f"the next block of {self.path} must begin at event {end + 1:,}, got "
+                f"{block.base:,}; nothing was written"
             )
-        self._ends_at = None  # unknown until the insertion has returned
+        self._last_event = None  # uncertain until the insertion has returned
         await self._run(lambda: self._append(block))
-        self._ends_at = block.end
+        self._last_event = block.end
 
     async def release(self) -> None:
-        """Do nothing: the process has the right as long as it lives."""
+        """Do nothing: the process keeps the lock until it ends."""
 
     async def end(self) -> tuple[int, bytes]:
         rows = await self._rows(_END) or await self._rows(_SNAPSHOT_END)
         return (rows[0][0], rows[0][1]) if rows else (0, START)
 
     async def recorded_end(self) -> tuple[int, bytes] | None:
-        return await self._run(self._recorded)
+        return await self._run(self._read_record)
 
     async def snapshot(self, position: int) -> Snapshot | None:
         rows = await self._rows(_PARTS, position)
@@ -130,28 +132,29 @@ class SqliteStore(EventStore):
 
     async def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
         position, digest, count = snapshot.position, snapshot.digest, len(snapshot.parts)
-        # An interrupted attempt may have left some of its parts.
+        # An interrupted attempt may have left parts.
         await self._rows("DELETE FROM snapshot WHERE position = ?", position)
         insert = "INSERT INTO snapshot VALUES (?, ?, ?, ?, ?)"
-        # A part is synced after its commit, while others commit; only the last one waits for it.
+        # Parts are synced after their commit, during other commits; only the last one waits.
         await self._run(lambda: self._sql.executescript(_UNSYNCED))
         for k, part in enumerate(snapshot.parts):
             if k == count - 1:
                 await self._rows("PRAGMA synchronous = FULL")
             began = time.monotonic()
             await self._rows(insert, position, k, count, digest, part)
-            await asyncio.sleep(time.monotonic() - began)  # half of the disk's time is for others
+            await asyncio.sleep(time.monotonic() - began)  # leave half of the disk time to commits
         for old in (await self.snapshots())[:-keep][-1:]:
             parts = "SELECT position, part FROM snapshot WHERE position <= ?"
-            for row in await self._rows(parts, old):  # others commit in between
+            for row in await self._rows(parts, old):  # one at a time, between commits
                 await self._rows("DELETE FROM snapshot WHERE position = ? AND part = ?", *row)
 
     async def drop_before(self, position: int) -> None:
         await self._rows("DELETE FROM block WHERE base + count - 1 <= ?1 AND base <= ?1", position)
-        before = 0  # a file that was copied by other means may not shrink
+        vacuum = f"PRAGMA incremental_vacuum({FREED_PAGES})"
+        before = 0  # stop if the number does not change: some copies of a file cannot shrink
         while (free := (await self._rows("PRAGMA freelist_count"))[0][0]) != before:
-            # As a script: `execute` frees only one page, since it fetches no row.
-            await self._run(lambda: self._sql.executescript(f"PRAGMA incremental_vacuum({FREED})"))
+            # As a script, because `execute` fetches no row and then frees only one page.
+            await self._run(lambda: self._sql.executescript(vacuum))
             before = free
 
     # -- in the thread --------------------------------------------------------------------------
@@ -164,36 +167,38 @@ class SqliteStore(EventStore):
         try:
             return await run(work)
         except (sqlite3.Error, OSError) as error:
-            # The next use begins with a new connection, which this failure has not affected.
+            # The next use opens a new connection, because this one may be in an undefined state.
             with suppress(sqlite3.Error):
                 if self._connection is not None:
                     await run(self._connection.close)
-            self._connection = self._ends_at = None
+            self._connection = None
+            self._last_event = None
             if isinstance(error, sqlite3.Error) and _is_damage(error):
                 raise CorruptLogError(
                     f"the event log {self.path} is damaged, or is not an event log: {error}. "
                     "Restore a backup, or choose another file"
                 ) from error
-            raise StoreError(f"the event log {self.path} cannot be used: {error}") from error
+            raise StoreError(f"cannot use the event log {self.path}: {error}") from error
 
     @property
     def _sql(self) -> sqlite3.Connection:
         if self._connection is not None:
             return self._connection
         if self.path.exists() and not self.path.is_file():
-            kind = "a directory" if self.path.is_dir() else "not a regular file"
-            raise StoreError(
-                f"{self.path} is {kind}: the store must be a file, such as "
-                f"{self.path / 'stopwise.db' if self.path.is_dir() else 'stopwise.db'}"
-            )
+            if self.path.is_dir():
+                example = self.path / "stopwise.db"
+                raise StoreError(f"{self.path} is a directory; use a file such as {example}")
+            raise StoreError(f"{self.path} is not a regular file; use a file such as stopwise.db")
         if self.path.exists() and self.path.stat().st_nlink > 1:
-            # SQLite would keep a WAL for each name, and damage the file.
+            # SQLite would use a separate write-ahead log for each name and damage the file.
             raise StoreError(
-                f"{self.path} has a second name (a hard link), which an event log must not have. "
-                "Delete the other name, or make a copy with SQLite's VACUUM INTO"
+                f"{self.path} has another hard link, which would damage the event log. Delete the "
+                "other link, or make a copy with SQLite's VACUUM INTO"
             )
         # One thread uses the connection, but another may close it.
-        sql = sqlite3.connect(self.path, BUSY, isolation_level=None, check_same_thread=False)
+        sql = sqlite3.connect(
+            self.path, BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
+        )
         try:
             self._prepare(sql)
         except BaseException:
@@ -203,12 +208,12 @@ class SqliteStore(EventStore):
         return sql
 
     def _prepare(self, sql: sqlite3.Connection) -> None:
-        """Refuse what is no event log of this format, before anything in it is changed."""
+        """Check the format before changing the file; create the tables of a new one."""
         version = int(sql.execute("PRAGMA user_version").fetchone()[0])
         if version not in (0, FORMAT):
             raise UnsupportedVersionError(
-                f"{self.path} is an event log of format {version}; this Stopwise reads format "
-                f"{FORMAT}. Use the version that wrote it, or start with a new file"
+                f"{self.path} has format {version}, but this version of Stopwise reads format "
+                f"{FORMAT}. Use the version that wrote the file, or start with a new one"
             )
         if version == 0:
             tables = {row[0] for row in sql.execute("SELECT name FROM sqlite_master")}
@@ -216,22 +221,25 @@ class SqliteStore(EventStore):
             if others:
                 raise StoreError(
                     f"{self.path} is an SQLite file with other tables "
-                    f"({', '.join(sorted(others))}): an event log needs a file of its own"
+                    f"({', '.join(sorted(others))}); use a separate file for the event log"
                 )
-            sql.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before there is any table
+            sql.execute("PRAGMA auto_vacuum = INCREMENTAL")  # must precede the first table
         sql.execute("PRAGMA journal_mode = WAL")
         sql.execute("PRAGMA synchronous = FULL")
         if version == 0:
             sql.executescript(f"{_TABLES} PRAGMA user_version = {FORMAT}")
 
     def _close(self) -> None:
-        for one in (self._connection, self._owner):  # closing the owner releases the lock
-            if one is not None:
-                one.close()
-        self._connection = self._owner = self._ends_at = None
+        if self._connection is not None:
+            self._connection.close()
+        if self._owner is not None:
+            self._owner.close()  # which releases the lock
+        self._connection = None
+        self._owner = None
+        self._last_event = None
 
-    def _own(self) -> None:
-        """Make this process the only one that appends to this file."""
+    def _acquire_lock(self) -> None:
+        """Make this process the only one that appends to the file."""
         if self._owner is not None:
             return
         handle = os.open(self._owner_path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -240,40 +248,41 @@ class SqliteStore(EventStore):
             import fcntl
 
             fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # Windows has no such lock: the second server fails to append
+        except ImportError:  # Windows has no such lock; there, a second server fails to append
             pass
         except OSError:
             owner.close()
             raise StoreError(
-                f"another process serves {self.path}: stop it, or use one PostgreSQL database"
+                f"another process serves {self.path}: stop it, or use PostgreSQL for several "
+                "servers"
             ) from None
         self._owner = owner
 
     def _append(self, block: Block) -> None:
-        self._own()
+        self._acquire_lock()
         self._sql.execute("INSERT INTO block VALUES (?, ?, ?, ?, ?)", astuple(block))
-        # The block is durable whether it is recorded or not, and an older record stays true.
+        # The block is durable even if this fails, and an older record remains valid.
         with suppress(OSError):
             if self._owner is not None:
                 self._owner.seek(0)
-                self._owner.write(_packed(block.end, block.digest))
+                self._owner.write(_pack_record(block.end, block.digest))
 
-    def _recorded(self) -> tuple[int, bytes] | None:
-        with suppress(FileNotFoundError, struct.error):  # no record, or of another length
+    def _read_record(self) -> tuple[int, bytes] | None:
+        with suppress(FileNotFoundError, struct.error):  # no record, or a damaged one
             record = self._owner_path.read_bytes()
             _, position, digest, _ = _RECORD.unpack(record)
-            if record == _packed(position, digest):
+            if record == _pack_record(position, digest):
                 return position, digest
         return None
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
-    """Return whether an error shows that the file is not what SQLite wrote."""
-    # None if the module itself raised it. An extended code has the primary one in its low byte.
+    """Return whether an error means that the file is damaged or is not an SQLite file."""
+    # None if the module itself raised the error. The primary code is the low byte of the code.
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def _packed(position: int, digest: bytes) -> bytes:
+def _pack_record(position: int, digest: bytes) -> bytes:
     record = _RECORD.pack(_MAGIC, position, digest, b"")
     return record[:-8] + blake2b(record, digest_size=8).digest()
