@@ -90,7 +90,7 @@ def test_json_is_all_there_is_on_standard_output(stopwise: Run, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--costs", "0.01,0.04"], "2 costs for 3 arms: give the cost of running each"),
+        (["--costs", "0.01,0.04"], "got 2 costs for 3 arms; list the cost of running each"),
         (["--costs", "0.01,0.04,nan"], "costs[2] must be a number at least 0, not nan"),
         (["--costs", "0.3,0.2,0.1", "--cumulative"], "may not decrease"),
         ([], "--costs"),
@@ -98,8 +98,8 @@ def test_json_is_all_there_is_on_standard_output(stopwise: Run, tmp_path: Path) 
         ([*COSTS, "--degree", "5"], "--degree"),
         ([*COSTS, "--out", "visits.csv"], "--out"),
         ([*COSTS, "--label-rows", "visits.csv"], "exists; name another file, or replace it with"),
-        (["--prices", "10,40,100"], "prices need --error-cost, what one wrong answer costs you"),
-        ([*COSTS, "--prices", "1,4,10", "--error-cost", "100"], "and no --costs"),
+        (["--prices", "10,40,100"], "--prices needs --error-cost, the cost of one wrong answer"),
+        ([*COSTS, "--prices", "1,4,10", "--error-cost", "100"], "cannot be combined with --costs"),
         ([*COSTS, "--label", "truth"], "no column 'truth'"),
         ([*COSTS, "--label", "truth"], "'output.large'. Choose other columns with --label"),
         ([*COSTS, "--context", "x"], "--context or Columns(context=…), or pass an empty value"),

@@ -156,8 +156,11 @@ def test_a_log_that_is_refused_leaves_nothing_behind(stopwise: Run, tmp_path: Pa
         ([*COSTS, "--labels", "-2"], "--labels"),
         ([*COSTS, "--labels", "9", "--policy", "uss-anchor"], "uss-anchor would not use labels"),
         ([*COSTS, "--seed", "-1"], "--seed"),
-        ([], "in the order rules, small, large: its own cost"),
-        ([*COSTS, "--outputs", "output.rules,output.small,label"], "right answers and of an arm"),
+        ([], "running each of rules, small, large, in this order"),
+        (
+            [*COSTS, "--outputs", "output.rules,output.small,label"],
+            "both the label and the output of an arm",
+        ),
     ],
 )
 def test_what_is_not_understood_is_said_and_nothing_begun(
@@ -198,7 +201,7 @@ def test_tenants_and_a_target_are_in_the_words_and_in_the_file(
     ("words", "message"),
     [
         (("--by", "ward"), "no column 'ward'"),
-        (("--cost-weights", "1,x"), "'x'; write numbers as in 0.01,0.24"),
+        (("--cost-weights", "1,x"), "numbers, as in 0.01,0.24,0.25, got '1,x'"),
         (("--cost-weights", "0"), "weights must be"),
         (("--by", "label", "--address", "127.0.0.1:1"), "is for the executor 'dask'"),
     ],

@@ -1,4 +1,4 @@
-"""Options of the commands that read a log."""
+"""Options shared by the commands that read a log."""
 
 import inspect
 import re
@@ -22,31 +22,31 @@ LOG = (
     'quotation marks, a pattern: "logs/2026-*.parquet".'
 )
 COSTS = (
-    "Needed: what running each arm costs, in cascade order. The unit is the cost of one wrong "
-    "answer: an arm of cost 0.01 is worth running if it corrects one answer in 100. With "
-    "--error-cost: what each arm charges, in money."
+    "Cost of running each arm, in cascade order (required). The unit is the cost of one wrong "
+    "answer: an arm that costs 0.01 is worth running if it corrects one answer in 100. With "
+    "--error-cost, amounts of money."
 )
 ERROR_COST = (
-    "What one wrong answer costs you, in the currency of the prices: what you would pay to "
-    "prevent it."
+    "Cost of one wrong answer, in the currency of the prices: the amount you would pay to prevent "
+    "it."
 )
-CUMULATIVE = "Each cost given is that of its arm and of all arms before it."
-CONTEXT = 'Columns with what is known before any arm runs; "" if there are none.'
+CUMULATIVE = "Costs include those of all earlier arms."
+CONTEXT = 'Columns available before the first arm; "" for none.'
 OUTPUTS = "Columns with the outputs of the arms, in cascade order."
-LABEL = 'Column with the right answers; may be empty where one is not known. "" reads none.'
+LABEL = 'Column with the right answers; empty cells are unlabelled. "" for none.'
 RIGHT = (
-    "Columns that say whether each arm was right (1 or 0, empty if unknown), in cascade order: for "
-    'free text, where several answers may be right. "" reads none.'
+    "Columns with the correctness of each arm (1 or 0, empty if unknown), in cascade order; for "
+    'free text, where several answers can be right. "" for none.'
 )
 NORMALISE = (
-    "Compare answers without regard to case and space; read 1, true and yes as equal, and 0, false "
+    "Ignore case and surrounding space in answers; treat 1, true and yes as equal, and 0, false "
     "and no."
 )
-BY = "Each of its values on its own, and in total."
-SEED = "The same seed gives the same numbers."
-JSON = "Print the results as JSON, instead of a summary."
-# options on which the numbers depend, beside the costs
-REPEATED = (
+BY = "Column to group by: results for each of its values, and in total."
+SEED = "Random seed; the same seed gives the same numbers."
+JSON = "Print the results as JSON instead of a summary."
+# Options that change the numbers, besides the costs.
+RESULT_OPTIONS = (
     "error_cost",
     "cumulative",
     "context",
@@ -60,14 +60,14 @@ REPEATED = (
 
 @dataclass
 class LogOptions:
-    """The options that `reads_log` gives to a command."""
+    """The options that `reads_log` adds to a command."""
 
     log: Annotated[Path, typer.Argument(metavar="LOG", help=LOG, show_default=False)]
     costs: Annotated[str, typer.Option(metavar="C,C,…", help=COSTS, show_default=False)] = ""
     prices: Annotated[
         str,
         typer.Option(
-            metavar="P,P,…", help="Instead of --costs: amounts of money. Results are, too."
+            metavar="P,P,…", help="Costs in money, instead of --costs; results are in money too."
         ),
     ] = ""
     error_cost: Annotated[
@@ -76,18 +76,18 @@ class LogOptions:
     cumulative: Annotated[bool, typer.Option("--cumulative", help=CUMULATIVE)] = False
     context: Annotated[
         str | None,
-        typer.Option(metavar="A,B,…", help=CONTEXT, show_default="those called context.…"),
+        typer.Option(metavar="A,B,…", help=CONTEXT, show_default="all named context.…"),
     ] = None
     outputs: Annotated[
         str | None,
-        typer.Option(metavar="A,B,…", help=OUTPUTS, show_default="those called output.…"),
+        typer.Option(metavar="A,B,…", help=OUTPUTS, show_default="all named output.…"),
     ] = None
     label: Annotated[
-        str | None, typer.Option(metavar="NAME", help=LABEL, show_default="label, if there is one")
+        str | None, typer.Option(metavar="NAME", help=LABEL, show_default="label, if present")
     ] = None
     right: Annotated[
         str | None,
-        typer.Option(metavar="A,B,…", help=RIGHT, show_default="those called right.…"),
+        typer.Option(metavar="A,B,…", help=RIGHT, show_default="all named right.…"),
     ] = None
     normalise_answers: Annotated[bool, typer.Option("--normalise-answers", help=NORMALISE)] = False
     by: Annotated[str | None, typer.Option(metavar="COLUMN", help=BY)] = None
@@ -101,9 +101,9 @@ class LogOptions:
     json: Annotated[bool, typer.Option("--json", help=JSON)] = False
 
     def open(self, policies: Sequence[str] = ()) -> "tuple[Log, Cascade]":
-        """Turn what was typed into a log and its cascade, or raise `typer.BadParameter`.
+        """Return the log and its cascade; raises `typer.BadParameter`.
 
-        Contexts are read as the first of the saved ``policies`` that carries an encoding does.
+        Contexts are encoded as in the first of the saved ``policies`` with an encoding.
         """
         from stopwise.cascade import Cascade, costs_doubt
         from stopwise.errors import CostUnitWarning, InvalidCascadeError
@@ -114,8 +114,8 @@ class LogOptions:
 
         if self.prices and (self.error_cost is None or self.costs):
             raise typer.BadParameter(
-                "prices need --error-cost, what one wrong answer costs you in the same currency, "
-                "and no --costs, which are in units of one wrong answer",
+                "--prices needs --error-cost, the cost of one wrong answer in the same currency, "
+                "and cannot be combined with --costs, which are in units of one wrong answer",
                 param_hint="--prices",
             )
         numbers = numbers_of(self.costs or self.prices)
@@ -128,22 +128,22 @@ class LogOptions:
         )
         if log.layout.label in log.layout.outputs:
             raise typer.BadParameter(
-                f"{log.layout.label!r} is the column of the right answers and of an arm too; "
-                "nothing can be learned from an arm that is always right",
+                f"column {log.layout.label!r} cannot be both the label and the output of an arm; "
+                "such an arm would always be right",
                 param_hint="--outputs" if self.label is None else "--label",
             )
         if len(numbers) != len(log.arms):
             example = ",".join(str(round(0.01 * 3**k, 2)) for k in range(len(log.arms)))
             raise typer.BadParameter(
-                f"{plural(len(numbers), 'cost')} for {plural(len(log.arms), 'arm')}: give the cost "
-                f"of running each, in the order {', '.join(log.arms)}: its own cost, in units of "
-                f"what one wrong answer costs you, as in --costs {example}",
+                f"got {plural(len(numbers), 'cost')} for {plural(len(log.arms), 'arm')}; list the "
+                f"cost of running each of {', '.join(log.arms)}, in this order and in units of one "
+                f"wrong answer, as in --costs {example}",
                 param_hint="--costs",
             )
         build = Cascade.from_cumulative if self.cumulative else Cascade
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", CostUnitWarning)  # said below
+                warnings.simplefilter("ignore", CostUnitWarning)  # printed below
                 cascade = build(numbers, names=log.arms, tradeoff=1 / (self.error_cost or 1))
         except InvalidCascadeError as error:
             raise typer.BadParameter(str(error), param_hint="--costs") from error
@@ -152,31 +152,32 @@ class LogOptions:
         return log, cascade
 
     def folder(self, verb: str) -> Path:
-        """Return the folder for results, by default named after the log or pattern of logs."""
+        """Return the folder for results; by default its name is derived from the log."""
         return self.out or Path(re.sub(r"[*?\[\]]+", "", self.log.stem) + f"-{verb}")
 
     def command_line(self, verb: str, **more: Any) -> str:
-        """Return the command that gives the same numbers, without the folder of the log.
+        """Return the command that reproduces the numbers, run in the folder of the log.
 
         Examples
         --------
         >>> LogOptions(Path("/data/triage.csv"), "1,2", label="truth").command_line("diagnose")
         'stopwise diagnose triage.csv --costs 1,2 --label truth'
         """
-        values = {name: getattr(self, name) for name in REPEATED} | more | {"seed": self.seed}
-        words = (verb, self.log.name, "--costs", self.costs or self.prices)
-        return command_line(*words, **values)
+        values = {name: getattr(self, name) for name in RESULT_OPTIONS} | more | {"seed": self.seed}
+        arguments = (verb, self.log.name, "--costs", self.costs or self.prices)
+        return command_line(*arguments, **values)
 
 
 def reads_log(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command all `LogOptions`, which it takes as its first argument."""
+    """Add the `LogOptions` to a command, which receives them as its first argument."""
     shared = inspect.signature(LogOptions).parameters
     own = list(inspect.signature(command).parameters.values())[1:]
     parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in [*shared.values(), *own]]
 
     @wraps(command)
-    def run(**typed: Any) -> None:
-        command(LogOptions(**{name: typed.pop(name) for name in shared}), **typed)
+    def run(**arguments: Any) -> None:
+        options = LogOptions(**{name: arguments.pop(name) for name in shared})
+        command(options, **arguments)
 
     run.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue] (any function may have one)
     run.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -184,12 +185,12 @@ def reads_log(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def numbers_of(text: str, option: str = "--costs") -> list[float]:
-    """Read numbers with commas between them, or raise `typer.BadParameter`."""
+    """Parse comma-separated numbers; raises `typer.BadParameter`."""
     try:
-        return [float(word) for word in text.split(",")] if text.strip() else []
-    except ValueError as error:
-        words = f"{error}; write numbers as in 0.01,0.24,0.25"
-        raise typer.BadParameter(words, param_hint=option) from None
+        return [float(item) for item in text.split(",")] if text.strip() else []
+    except ValueError:
+        message = f"expected comma-separated numbers, as in 0.01,0.24,0.25, got {text!r}"
+        raise typer.BadParameter(message, param_hint=option) from None
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

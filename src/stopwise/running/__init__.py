@@ -1,1 +1,1 @@
-"""Run the stages of a cascade, only as deep as a policy decides, and learn from their answers."""
+"""Running the stages of a cascade in one process."""

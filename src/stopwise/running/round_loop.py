@@ -1,7 +1,7 @@
-"""The loop of one round, for decisions of a policy or of a service.
+"""The loop of one round, shared by the runner, the client and the proxy.
 
-The loop is a generator that does nothing itself. It yields steps: `Ask` a stage, and whatever its
-source of decisions yields. `drive` and `drive_async` do the steps, blocking or not.
+The loop is a generator of steps: `Ask` for a stage to call, and the steps of its source of
+decisions. `drive` and `drive_async` execute them, so the loop is the same with and without async.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Sequence
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Ask(NamedTuple):
-    """Step: ask a stage; the outcome is its answer, or the exception that it raised."""
+    """Step: call a stage; the outcome is its answer or the exception that it raised."""
 
     call: Callable[[Any], Any]
     case: Any
@@ -28,22 +28,21 @@ class Decisions(Protocol):
     """Decides which arm runs next."""
 
     def next(self) -> int | None:
-        """Return the arm to run now; None: stop here."""
+        """Return the arm to run next, or None to stop."""
         ...
 
     def give(self, output: Hashable, revealed: tuple[float, ...]) -> Iterable[Any]:
-        """Take the output of that arm and what it reveals; return the steps that this takes.
+        """Record the output of that arm and the numbers it reveals; return the steps to execute.
 
-        An `InvalidInputError` means that the answer cannot be used: the stage has failed.
+        An `InvalidInputError` means that the answer cannot be used, so the stage has failed.
         """
         ...
 
 
 class RoundLoop:
-    """One round: asks the stages that a source of decisions names, until it says stop.
+    """One round: calls the stages that a source of decisions chooses, until it stops.
 
-    ``case`` is what they are asked about. ``instead`` says what to write instead of a call that
-    blocks, if a stage must be awaited; None where the steps are awaited.
+    ``instead`` is the call to recommend in the error for an async stage; None if steps are awaited.
     """
 
     def __init__(
@@ -54,13 +53,13 @@ class RoundLoop:
         self._decisions = decisions
         self._instead = instead
         self.answers: list[Any] = []
-        self.newest: Any = None  # answer, also if it could not be given to the decisions
-        self.costs: list[float] = []  # of the calls that answered, where the stages say
+        self.newest: Any = None  # the last answer, even if the decisions did not receive it
+        self.costs: list[float] = []  # of the calls that answered, if the stages have costs
         self.failure: Failure | None = None  # why the round ended early
         self.error: Exception | None = None
 
     def steps(self) -> Generator[Any, Any, None]:
-        """Run the round; a stage that fails ends it."""
+        """Run the round, until the decisions stop it or a stage fails."""
         while self.failure is None and (arm := self._decisions.next()) is not None:
             stage = self._stages[arm]
             try:
@@ -70,10 +69,10 @@ class RoundLoop:
                 continue
             if self._instead is not None and isawaitable(answer):  # from a plain function
                 if iscoroutine(answer):
-                    answer.close()  # or Python complains that it was never awaited
-                _refuse_async(stage, self._instead)
+                    answer.close()  # avoids the warning that it was never awaited
+                _raise_async(stage, self._instead)
             try:
-                output, revealed, cost = stage.judge(answer, last=arm + 1 == len(self._stages))
+                output, revealed, cost = stage.interpret(answer, last=arm + 1 == len(self._stages))
                 self.newest = answer
                 yield from self._decisions.give(output, revealed)
             except InvalidInputError as error:
@@ -87,7 +86,7 @@ class RoundLoop:
         late = isinstance(error, TimeoutError)
         try:
             text = str(error)
-        except Exception:  # of an exception of the user's
+        except Exception:  # raised by __str__ of a user's exception
             text = ""
         if not (text and (late or isinstance(error, InvalidInputError))):
             text = f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -96,7 +95,7 @@ class RoundLoop:
 
 
 def drive(steps: Generator[Any, Any, T], do: Callable[[Any], Any]) -> T:
-    """Do each step that a generator yields, and return its result."""
+    """Execute each step of a generator with ``do``, and return the generator's result."""
     advance: Callable[[Any], Any] = steps.send
     outcome: Any = None
     try:
@@ -104,7 +103,7 @@ def drive(steps: Generator[Any, Any, T], do: Callable[[Any], Any]) -> T:
             step = advance(outcome)
             try:
                 advance, outcome = steps.send, do(step)
-            except Exception as error:  # thrown above, where it is not the cause of others
+            except Exception as error:  # thrown above, so that it is not the context of others
                 advance, outcome = steps.throw, error
     except StopIteration as end:
         return end.value
@@ -113,7 +112,7 @@ def drive(steps: Generator[Any, Any, T], do: Callable[[Any], Any]) -> T:
 
 
 async def drive_async(steps: Generator[Any, Any, T], do: Callable[[Any], Awaitable[Any]]) -> T:
-    """Await each step that a generator yields, and return its result."""
+    """Await each step of a generator with ``do``, and return the generator's result."""
     advance: Callable[[Any], Any] = steps.send
     outcome: Any = None
     try:
@@ -130,51 +129,49 @@ async def drive_async(steps: Generator[Any, Any, T], do: Callable[[Any], Awaitab
 
 
 def check_blocking(stages: Sequence[Stage], instead: str) -> None:
-    """Raise if a stage must be awaited; ``instead`` says what to write."""
+    """Raise if a stage is async; ``instead`` is the call to recommend."""
     for stage in stages:
         if stage.is_async:
-            _refuse_async(stage, instead)
+            _raise_async(stage, instead)
 
 
-def _refuse_async(stage: Stage, instead: str) -> NoReturn:
+def _raise_async(stage: Stage, instead: str) -> NoReturn:
     raise InvalidParameterError(
-        f"stage {stage.name!r} is async, and `run` cannot await it: write {instead}"
+        f"stage {stage.name!r} is async, which `run` cannot await; use {instead}"
     )
 
 
 def stages_for(
     names: Sequence[str],
-    given: Sequence[StageLike],
+    stages: Sequence[StageLike],
     *,
     reveal: bool,
     canonical: Callable[[Any], Hashable] | None = None,
     timeout: float | None = None,
 ) -> tuple[Stage, ...]:
-    """Return a complete stage for every arm, or refuse what does not fit.
+    """Return a `Stage` for every arm, with the defaults filled in; raises if they do not match.
 
-    ``reveal`` says whether stages may reveal numbers; ``canonical`` and ``timeout`` are for stages
-    that have none of their own.
+    ``reveal`` says whether stages may reveal numbers; ``canonical`` and ``timeout`` are defaults.
     """
-    if len(given) != len(names):
+    if len(stages) != len(names):
         raise InvalidParameterError(
-            f"{len(given)} stages for a cascade of {len(names)} arms ({', '.join(names)}): give "
-            "one for each arm, in order"
+            f"got {len(stages)} stages for a cascade of {len(names)} arms ({', '.join(names)}); "
+            "pass one stage per arm, in cascade order"
         )
-    stages: list[Stage] = []
-    for i, (name, one) in enumerate(zip(names, given, strict=True)):
-        stage = one if isinstance(one, Stage) else Stage(one)
+    complete: list[Stage] = []
+    for i, (name, stage_or_run) in enumerate(zip(names, stages, strict=True)):
+        stage = stage_or_run if isinstance(stage_or_run, Stage) else Stage(stage_or_run)
         if stage.name not in (None, name) and name != f"arm {i}":  # the cascade's default
             raise InvalidParameterError(
-                f"stage {i} is named {stage.name!r}, but arm {i} is {name!r}: are the stages in "
+                f"stage {i} is named {stage.name!r}, but arm {i} is {name!r}; are the stages in "
                 "the order of the arms?"
             )
         if stage.reveals is not None and not reveal and i < len(names) - 1:
             raise InvalidParameterError(
-                f"stage {name!r} reveals numbers, but this policy sees the complete context from "
-                "the start; to let it see more from stage to stage, create it with reveals=, how "
-                "many numbers each stage adds"
+                f"stage {name!r} reveals numbers, but the policy expects the complete context at "
+                "the start; create the policy with reveals=, the count of numbers each arm adds"
             )
-        stages.append(
+        complete.append(
             replace(
                 stage,
                 name=stage.name or name,
@@ -182,10 +179,10 @@ def stages_for(
                 timeout=timeout if stage.timeout is None else stage.timeout,
             )
         )
-    silent = [stage.name for stage in stages if stage.cost is None]
-    if silent and len(silent) < len(stages):
+    without_cost = [stage.name for stage in complete if stage.cost is None]
+    if without_cost and len(without_cost) < len(complete):
         raise InvalidParameterError(
-            "either all stages say what a call costs or none does; without `cost`: "
-            f"{', '.join(map(repr, silent))} (write cost=0 where a call is free)"
+            "set `cost` for all stages or for none; it is missing for "
+            f"{', '.join(map(repr, without_cost))} (use cost=0 for free calls)"
         )
-    return tuple(stages)
+    return tuple(complete)

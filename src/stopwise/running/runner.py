@@ -1,4 +1,4 @@
-"""Run a cascade: call its stages as deep as the policy decides, and let the policy learn."""
+"""The runner: calls stages until the policy stops, and lets the policy learn."""
 
 import asyncio
 import logging
@@ -39,56 +39,56 @@ from stopwise.running.round_loop import RoundLoop, check_blocking, drive, drive_
 from stopwise.running.stage import StageLike, ask, ask_async, check_equality, seconds
 from stopwise.running.tracing import RoundSpan
 
-WATCHED = 20  # rounds; if more than half of the latest failed, there is a warning (heuristic)
+FAILURE_WINDOW = 20  # rounds; more than half of them failing gives a warning (heuristic)
 LOG = logging.getLogger("stopwise.runner")
 INSTEAD = "`await runner.arun(case)` in async code, `asyncio.run(runner.arun(case))` elsewhere"
 
 
 class RoundLog(Protocol):
-    """Where rounds are written: a `LogWriter`, or anything else with ``write``."""
+    """A destination of rounds: a `LogWriter` or any object with ``write``."""
 
     def write(self, done: Round, /) -> object:
-        """Write one round."""
+        """Write a round."""
         ...
 
 
 class Runner:
-    """A policy and the stages it decides about.
+    """Runs the stages of a cascade until a policy stops, and lets the policy learn.
 
-    In each round the policy decides whether to run the next arm; the arm's stage answers, and what
-    it reveals joins the context. When the policy says stop, or a stage fails, the round is written
-    to the log, and the policy learns from the arms that answered.
+    In each round the policy decides whether to run the next arm. The arm's stage answers, and the
+    numbers it reveals are added to the context. When the policy stops or a stage fails, the round
+    is written to the log, and the policy learns from the arms that answered.
 
-    A stage fails when it raises, times out, or returns something unusable. The round then ends with
-    a `Failure` in its record, and the policy learns what it would from a round that stopped before
-    that arm. Other exceptions (a case without a proper context, an interrupt from the keyboard, a
-    cancelled task) propagate to the caller; the policy has then learned nothing.
+    A stage fails if it raises, times out, or returns an answer that cannot be used. The round then
+    ends with a `Failure`, and the policy learns as from a round that stopped before that arm. Other
+    exceptions (an invalid context, a keyboard interrupt, a cancelled task) propagate to the caller,
+    and nothing is learned.
 
-    A runner may be used from several threads: it holds ``runner.lock`` while the policy decides or
-    learns, never while a stage runs. Give a policy one runner only, and hold the lock while
-    you save the policy.
+    A runner can be shared by threads: it holds ``runner.lock`` while the policy decides or learns,
+    never while a stage runs. Use a policy in one runner only, and hold the lock while you save the
+    policy.
 
     Parameters
     ----------
     stages : sequence
-        One for each arm, in order: a `Stage`, or the ``run`` of one.
+        One per arm, in cascade order: a `Stage`, or its ``run`` argument.
     context : callable, optional
-        case → the numbers known before the first arm. By default the case is these numbers.
+        case → the numbers available before the first arm. By default the case is these numbers.
     canonical : callable, optional
-        For stages that have no ``canonical`` of their own, and for the answers given to `label`.
+        Default ``canonical`` of stages; also applied to the answers passed to `label`.
     timeout : float, optional
-        Seconds, for stages that have no ``timeout`` of their own.
+        Default ``timeout`` of stages, in seconds.
     log : LogWriter, optional
-        Where every round is written: anything with ``write(round)``.
+        Receives every round; any object with ``write(round)``.
     on_error : {"end", "raise"}
-        Whether a stage that fails ends the round with a record of it, or its exception propagates
-        to the caller (to find mistakes while you write stages; nothing is then learned or logged).
+        Whether a failing stage ends the round with a `Failure`, or its exception propagates to the
+        caller (useful while you write stages; nothing is learned or logged).
     on_label_request : callable, optional
-        Called with each round that ``wants_label``, once it was learned: note it for whoever knows
-        the right answer, and give that to `label`, at once or later. What it raises is logged
-        (``stopwise.runner``), and the round is returned all the same.
+        Called with each round that ``wants_label``, after the policy has learned from it. Pass the
+        right answer to `label`, immediately or later. Exceptions are logged (logger
+        ``stopwise.runner``) and do not affect the round.
     tracer : opentelemetry.trace.Tracer, optional
-        Makes a span for each round, and one for each stage in it.
+        Creates a span for each round and for each stage call.
 
     Examples
     --------
@@ -116,14 +116,15 @@ class Runner:
     ) -> None:
         choice("on_error", on_error, ("end", "raise"))
         if iscoroutinefunction(on_label_request):
-            words = "on_label_request is called, not awaited: give a function that starts a task"
-            raise InvalidParameterError(words)
+            raise InvalidParameterError(
+                "on_label_request must not be async; pass a function that starts a task"
+            )
         self.policy = policy
-        self.blind = not policy.uses_context
+        self.ignores_context = not policy.uses_context
         self.stages = stages_for(
             policy.cascade.names,
             stages,
-            reveal=self.blind or policy.reveals is not None,
+            reveal=self.ignores_context or policy.reveals is not None,
             canonical=canonical,
             timeout=None if timeout is None else seconds(timeout),
         )
@@ -134,48 +135,48 @@ class Runner:
         self.on_label_request = on_label_request
         self.tracer = tracer
         self.lock = Lock()
-        self._failures: deque[bool] = deque(maxlen=WATCHED)
+        self._failures: deque[bool] = deque(maxlen=FAILURE_WINDOW)
         self._warned = False
 
     def run(self, case: Any, *, id: str | None = None) -> Round:  # noqa: A002 (the word for it)
-        """Run one case to its end, and return its record; ``id`` is random unless given.
+        """Run a case and return its round; ``id`` is random by default.
 
-        `InvalidContextError` means that the context is not what the policy's features need: no
-        stage was asked. If a stage is async, await `arun`.
+        Raises `InvalidContextError` before any stage runs if the context does not fit the policy's
+        features. For async stages use `arun`.
         """
         check_blocking(self.stages, INSTEAD)
         local = _LocalRound(self, case, id)
         loop = RoundLoop(self.stages, case, local, INSTEAD)
         if self.tracer is None:
             drive(loop.steps(), lambda step: ask(*step))
-            return local.finished(loop)
+            return local.finish(loop)
         with RoundSpan(self.tracer, loop, self.policy.cascade, local.id) as span:
             drive(loop.steps(), span.ask)
-            return span.ended(local.finished(loop))
+            return span.finish(local.finish(loop))
 
     async def arun(self, case: Any, *, id: str | None = None) -> Round:  # noqa: A002 (the word for it)
-        """Run one case to its end without blocking the event loop (see `run`).
+        """Run a case without blocking the event loop (see `run`).
 
-        Async stages are awaited; each other stage runs in a thread of its own. The policy is called
-        in the thread of the loop only.
+        Async stages are awaited; other stages run in separate threads. The policy is called only in
+        the thread of the loop.
         """
         local = _LocalRound(self, case, id)
         loop = RoundLoop(self.stages, case, local, None)
         if self.tracer is None:
             await drive_async(loop.steps(), lambda step: ask_async(*step))
-            return local.finished(loop)
+            return local.finish(loop)
         with RoundSpan(self.tracer, loop, self.policy.cascade, local.id) as span:
             await drive_async(loop.steps(), span.ask_async)
-            return span.ended(local.finished(loop))
+            return span.finish(local.finish(loop))
 
     def run_many(
         self, cases: Iterable[Any], *, id_of: Callable[[Any], str] | None = None
     ) -> Iterator[Round]:
-        """Run cases one after another, and yield each round when it has ended.
+        """Run cases one after another, and yield each round when it ends.
 
-        Nothing runs until you loop over the result. A data frame (pandas or polars) gives its rows
-        as tuples; ``id_of`` maps a case to the id of its round. `InvalidContextError` names the
-        case that has no proper context; the rounds before it are done.
+        Nothing runs until you iterate over the result. The rows of a data frame (pandas or polars)
+        are passed as tuples; ``id_of`` maps a case to the id of its round. `InvalidContextError`
+        has the number of the invalid case; earlier rounds are complete.
         """
         for number, case in enumerate(_rows(cases), 1):
             with _named_case(number):
@@ -189,11 +190,11 @@ class Runner:
         concurrency: int = 8,
         id_of: Callable[[Any], str] | None = None,
     ) -> AsyncIterator[Round]:
-        """Run many cases at once, and yield each round when it has ended.
+        """Run cases concurrently, and yield each round when it ends.
 
-        Up to ``concurrency`` rounds are under way. They are learned from, logged and yielded in the
-        order in which they end; ``id_of`` (case → id) shows which case a round belongs to. If the
-        caller leaves early, rounds still under way are cancelled and not learned from.
+        Up to ``concurrency`` rounds run at a time. They are learned, logged and yielded in the
+        order in which they end; ``id_of`` (case → id) identifies the case of a round. If the caller
+        stops iterating, unfinished rounds are cancelled and not learned.
         """
         concurrency = integer("concurrency", concurrency, least=1)
 
@@ -202,72 +203,73 @@ class Runner:
                 return await self.arun(case, id=id_of(case) if id_of else None)
 
         waiting = enumerate(_rows(cases), 1)
-        under_way: set[asyncio.Task[Round]] = set()
-        ended: deque[asyncio.Task[Round]] = deque()
+        running: set[asyncio.Task[Round]] = set()
+        finished: deque[asyncio.Task[Round]] = deque()
         try:
             while True:
-                for number, case in islice(waiting, concurrency - len(under_way)):
+                for number, case in islice(waiting, concurrency - len(running)):
                     task = asyncio.create_task(run(number, case))
-                    task.add_done_callback(ended.append)
-                    under_way.add(task)
-                if not under_way:
+                    task.add_done_callback(finished.append)
+                    running.add(task)
+                if not running:
                     return
-                await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-                while ended:
-                    under_way.remove(task := ended.popleft())
+                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                while finished:
+                    task = finished.popleft()
+                    running.remove(task)
                     yield task.result()
         finally:
-            for task in under_way:
+            for task in running:
                 task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+            await asyncio.gather(*running, return_exceptions=True)
 
     def label(self, round: Round, answer: Any = None, *, right: Right | None = None) -> None:  # noqa: A002 (the word for it)
-        """Give the policy the right answer to a finished round, or which of its arms were right.
+        """Pass a label of a finished round to the policy.
 
-        ``answer`` is what a stage would have answered; it is made canonical in the same way. If
-        only stages have a ``canonical``, it is refused: the runner cannot know which one to take.
-        ``right`` says instead of each arm that answered whether it was right (`Policy.label`).
+        ``answer`` is the right answer in the form of a stage's answer; the runner's ``canonical``
+        is applied to it. It is rejected if only the stages have a ``canonical``, because the runner
+        cannot choose one. Alternatively, ``right`` tells for each arm that answered whether it was
+        right (`Policy.label`).
         """
         canonical = None if answer is None else self._canonical_label(answer)
         with self.lock:
             self.policy.label(round, canonical, right=right)
 
     def _canonical_label(self, answer: Any) -> Any:
-        own = [repr(stage.name) for stage in self.stages if stage.canonical is not None]
-        if self.canonical is None and own:
+        stages = [repr(stage.name) for stage in self.stages if stage.canonical is not None]
+        if self.canonical is None and stages:
             raise InvalidParameterError(
-                f"labels must be made canonical like answers, but only stages ({', '.join(own)}) "
-                "have a `canonical`: give Runner a canonical= for labels, or call "
-                "policy.label(round, answer) with the answer in the form of the round's outputs, "
-                "or say which arms were right: right=[True, False, …]"
+                "a label needs the same `canonical` as answers, but it is set only for stages "
+                f"({', '.join(stages)}); pass canonical= to Runner, or call policy.label(round, "
+                "answer) with an answer in the form of the round's outputs, or pass "
+                "right=[True, False, …]"
             )
         return self.canonical(answer) if self.canonical is not None else answer
 
-    def watch(self, done: Round) -> None:
-        """Warn, once, when most of the latest rounds failed."""
+    def warn_if_failing(self, done: Round) -> None:
+        """Warn once if most of the latest rounds failed; ``done`` is the newest."""
         self._failures.append(done.failure is not None)
         failed, n = sum(self._failures), len(self._failures)
-        if done.failure is not None and n == WATCHED and 2 * failed > n and not self._warned:
+        if done.failure is not None and n == FAILURE_WINDOW and 2 * failed > n and not self._warned:
             self._warned = True
             warnings.warn(
-                f"{failed} of the last {n} rounds failed; the last time stage "
-                f"{self.stages[done.failure.arm].name!r} gave no answer "
-                f"({done.failure.message}). Little is learned from such rounds; "
-                'on_error="raise" shows where the error comes from',
+                f"{failed} of the last {n} rounds failed, most recently stage "
+                f"{self.stages[done.failure.arm].name!r} ({done.failure.message}). The policy "
+                'learns little from failed rounds; use on_error="raise" to see the traceback',
                 StageFailureWarning,
                 stacklevel=2,
             )
 
-    def known(self, case: Any) -> ArrayLike:
-        """Return what is known of a case before the first arm."""
+    def initial_context(self, case: Any) -> ArrayLike:
+        """Return the context of a case before the first arm."""
         x = case if self.context is None else self.context(case)
         try:
             numbers = np.array(x, dtype=np.float64)  # a copy: stages may change the case
         except (TypeError, ValueError):
             numbers = None
-        if self.blind and self.context is None and (numbers is None or numbers.ndim != 1):
-            return ()  # a policy that looks at no context needs none
-        return x if numbers is None else numbers  # the policy says what is wrong with it
+        if self.ignores_context and self.context is None and (numbers is None or numbers.ndim != 1):
+            return ()
+        return x if numbers is None else numbers  # the policy reports what is invalid in x
 
     def __repr__(self) -> str:
         stages = " → ".join(str(stage.name) for stage in self.stages)
@@ -275,16 +277,16 @@ class Runner:
 
 
 class _LocalRound:
-    """One round that the runner's policy decides about: the source of its `RoundLoop`."""
+    """A round decided by the runner's policy: the source of decisions of its `RoundLoop`."""
 
     def __init__(self, runner: Runner, case: Any, id: str | None) -> None:  # noqa: A002 (the word for it)
         self._runner = runner
         self.id = uuid.uuid4().hex if id is None else str(id)
         self._time = time.time()
-        x = runner.known(case)
+        x = runner.initial_context(case)
         with runner.lock:
             self._current = runner.policy.start(x)
-        self._unseen: list[float] = []  # revealed to a policy that looks at no context
+        self._unused: list[float] = []  # revealed numbers that the policy ignores
 
     def next(self) -> int | None:
         with self._runner.lock:
@@ -292,57 +294,57 @@ class _LocalRound:
 
     def give(self, output: Hashable, revealed: tuple[float, ...]) -> tuple[()]:
         for earlier in self._current.outputs:
-            check_equality(output, earlier)  # or learning could fail, with the round logged
-        blind = self._runner.blind
+            check_equality(output, earlier)  # otherwise learning could fail after logging
+        ignores_context = self._runner.ignores_context
         with self._runner.lock:
-            self._current.give(output, () if blind else revealed)
-        if blind:
-            self._unseen += revealed
+            self._current.give(output, () if ignores_context else revealed)
+        if ignores_context:
+            self._unused += revealed
         return ()
 
-    def finished(self, loop: RoundLoop) -> Round:
+    def finish(self, loop: RoundLoop) -> Round:
         """Log the round, let the policy learn from it, and return it."""
         current, runner = self._current, self._runner
         if loop.error is not None and runner.on_error == "raise":
             raise loop.error
-        counted = runner.stages[0].cost is not None  # then all stages say what they cost
+        has_costs = runner.stages[0].cost is not None  # all stages have a cost, or none
         done = Round(
             id=self.id,
             time=self._time,
-            context=(*current.context, *self._unseen),
+            context=(*current.context, *self._unused),
             outputs=tuple(current.outputs),
             answers=tuple(loop.answers),
             stop=len(loop.answers) - 1 if loop.answers else None,
             rule_stop=current.rule_stop,
-            costs=tuple(loop.costs) if counted else None,
+            costs=tuple(loop.costs) if has_costs else None,
             failure=loop.failure,
         )
         with runner.lock:
-            # First the log, then the policy: whatever the policy has learned is in the log, in the
-            # same order. If writing fails, neither has the round. If the program dies in between,
-            # replaying the log restores the policy.
+            # The log comes before the policy: it holds all that the policy has learned, in the same
+            # order. If writing fails, neither has the round. If the program dies in between, a
+            # replay of the log restores the policy.
             if runner.log is not None:
                 try:
                     runner.log.write(done)
                 except Exception as error:
                     error.add_note(
-                        f"Round {done.id} was not logged and not learned from; its answer was "
+                        f"Round {done.id} was neither logged nor learned; its answer was "
                         f"{short_repr(done.answer)}."
                     )
                     raise
             current.learn()
             done = replace(done, request=current.request)
-            runner.watch(done)
+            runner.warn_if_failing(done)
         if done.request is not None and runner.on_label_request is not None:
             try:
-                runner.on_label_request(done)  # without the lock, for it may call `label`
+                runner.on_label_request(done)  # without the lock: it may call `label`
             except Exception:
                 LOG.exception("on_label_request failed for round %s", done.id)
         return done
 
 
 def _rows(cases: Any) -> Iterator[Any]:
-    """Return the cases one by one; of a data frame, its rows."""
+    """Return an iterator over cases, or over the rows of a data frame."""
     if hasattr(cases, "itertuples"):  # pandas
         return cases.itertuples(index=False, name="Case")
     if hasattr(cases, "iter_rows"):  # polars
@@ -350,14 +352,14 @@ def _rows(cases: Any) -> Iterator[Any]:
     for kind in (str, bytes, Mapping):
         if isinstance(cases, kind):
             raise InvalidParameterError(
-                f"cases must be a list of cases or a data frame, not a {kind.__name__}"
+                f"cases must be a list of cases or a data frame, got {kind.__name__}"
             )
     return iter(cases)
 
 
 @contextmanager
 def _named_case(number: int) -> Generator[None]:
-    """Name the case whose context was refused."""
+    """Add the number of the case to an error about its context."""
     try:
         yield
     except InvalidContextError as error:

@@ -1,4 +1,4 @@
-"""A stage: the function, estimator or client behind an arm, and how it is called."""
+"""Stages: the function, estimator or client behind an arm, and calls to it."""
 
 import asyncio
 import contextvars
@@ -16,42 +16,40 @@ from stopwise.errors import InvalidOutputsError, InvalidParameterError
 
 T = TypeVar("T")
 Call = Callable[[Any], Any]
-MAX_TIMEOUT = 1e6  # seconds; threads cannot wait for much longer (heuristic)
+MAX_TIMEOUT = 1e6  # seconds; threads cannot wait much longer (heuristic)
 
 
 class Estimator(Protocol):
-    """Something fitted, in the manner of scikit-learn: predicts a table row by row."""
+    """A fitted estimator in the manner of scikit-learn."""
 
-    @property  # a method in most, but some create it on access
+    @property  # usually a method, but some estimators create it on access
     def predict(self) -> Any:
-        """Called with a table, returns one prediction per row."""
+        """The function from a table to one prediction per row."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stage:
-    """Something that answers a case: a function, a fitted estimator, an async function.
+    """A stage of a cascade: a function, an async function or a fitted estimator.
 
     Parameters
     ----------
     run : callable or estimator
-        case → answer; or an object with ``predict``, as in scikit-learn, which is given a table of
-        one row and whose one prediction is the answer; or an async function.
+        case → answer, sync or async; or an object with ``predict``, as in scikit-learn, which is
+        called with a table of one row.
     name : str, optional
-        By default that of its arm.
+        Default: the name of the arm.
     reveals : callable, optional
-        answer → numbers that are added to the context for deeper arms (a lab value, the stage's
-        own confidence); always the same number of them. Not called for the last arm.
+        answer → numbers added to the context for later arms (a lab value, a confidence); always
+        the same count. Not called for the last arm.
     cost : callable or float, optional
-        answer → what this call really cost, or one number for all calls. For the record; the
-        policy decides by the costs of its cascade.
+        answer → the actual cost of the call, or a constant. It is recorded only; decisions use the
+        costs of the cascade.
     timeout : float, optional
         Seconds after which the stage counts as failed. An async stage is then cancelled. Any other
-        is left behind in a thread of its own, since Python cannot stop it: prefer a timeout within
-        the stage where there is one.
+        continues in its thread, because Python cannot stop it; prefer a timeout inside the stage.
     canonical : callable, optional
-        answer → what is compared with the other arms' answers; must be hashable. By default the
-        answer itself.
+        answer → hashable value to compare with the other arms. Default: the answer itself.
 
     Examples
     --------
@@ -60,7 +58,7 @@ class Stage:
     ...     reveals=lambda answer: [answer["sure"]],
     ...     canonical=lambda answer: answer["text"].lower().strip("!"),
     ... )
-    >>> stage.judge(stage.call("…"), last=False)
+    >>> stage.interpret(stage.call("…"), last=False)
     ('spam', (0.9,), None)
     """
 
@@ -77,20 +75,19 @@ class Stage:
         predicts = hasattr(run, "predict")
         if predicts and isinstance(run, type):
             raise InvalidParameterError(
-                f"a stage needs a fitted estimator, not the class {run.__name__}: create one and "
-                "fit it"
+                f"a stage needs a fitted estimator, got the class {run.__name__}; create an "
+                "instance and fit it"
             )
         if not predicts and not callable(run):
             raise InvalidParameterError(
-                "a stage is a function of a case, or has `predict`; "
-                f"a {type(run).__name__} is neither"
+                f"a stage must be a function of a case or have `predict`, got {type(run).__name__}"
             )
         object.__setattr__(self, "call", prediction(cast(Estimator, run)) if predicts else run)
-        for part in ("reveals", "canonical"):
-            given: object = getattr(self, part)
-            if given is not None and not callable(given):
+        for parameter in ("reveals", "canonical"):
+            function: object = getattr(self, parameter)
+            if function is not None and not callable(function):
                 raise InvalidParameterError(
-                    f"{part} must be a function of an answer, not {given!r}"
+                    f"{parameter} must be a function of an answer, got {function!r}"
                 )
         if self.timeout is not None:
             object.__setattr__(self, "timeout", seconds(self.timeout))
@@ -99,38 +96,39 @@ class Stage:
 
     @property
     def is_async(self) -> bool:
-        """Whether it must be awaited."""
+        """Whether the stage must be awaited."""
         return is_async(self.call)
 
-    def judge(self, answer: Any, *, last: bool) -> tuple[Hashable, tuple[float, ...], float | None]:
-        """Return what an answer means: what is compared, what it reveals, what it cost.
+    def interpret(
+        self, answer: Any, *, last: bool
+    ) -> tuple[Hashable, tuple[float, ...], float | None]:
+        """Return the output to compare, the revealed numbers and the cost of an answer.
 
-        ``last`` says whether the stage is the last, which reveals nothing. `InvalidOutputsError` is
-        raised if one of the three is not what it must be, or the function for it raised.
+        The last stage reveals nothing. Raises `InvalidOutputsError` if a value is invalid or the
+        function for it raised.
         """
         if isgenerator(answer) or isasyncgen(answer):
             raise InvalidOutputsError(
-                "the stage gave a generator, which has no answer yet: collect what it "
-                "yields and return that"
+                "the stage returned a generator; collect its items and return the answer"
             )
-        compared = _called("canonical", self.canonical, answer) if self.canonical else answer
+        output = _apply("canonical", self.canonical, answer) if self.canonical else answer
         try:
-            hash(compared)
+            hash(output)
         except Exception as error:
-            raise _incomparable(compared, error) from None
-        check_equality(compared, compared)
+            raise _incomparable(output, error) from None
+        check_equality(output, output)
         revealed, cost = (), None
         if self.reveals is not None and not last:
-            revealed = _called("reveals", self._revealed, answer)
+            revealed = _apply("reveals", self._revealed, answer)
         if self.cost is not None:
-            cost = _called("cost", self._paid, answer)
-        return compared, revealed, cost
+            cost = _apply("cost", self._actual_cost, answer)
+        return output, revealed, cost
 
     def _revealed(self, answer: Any) -> tuple[float, ...]:
         values = list(self.reveals(answer)) if self.reveals else []
         return tuple(vector("reveals", values, error=InvalidOutputsError).tolist())
 
-    def _paid(self, answer: Any) -> float:
+    def _actual_cost(self, answer: Any) -> float:
         cost = self.cost(answer) if callable(self.cost) else self.cost
         return real("cost", cost, least=0, error=InvalidOutputsError)
 
@@ -138,90 +136,90 @@ class Stage:
 StageLike = Call | Estimator | Stage
 
 
-def check_equality(one: Hashable, other: Hashable) -> None:
+def check_equality(first: Hashable, second: Hashable) -> None:
     """Raise `InvalidOutputsError` if two values cannot be compared."""
     try:
-        for a, b in ((one, other), (other, one)):
+        for a, b in ((first, second), (second, first)):
             bool(a == b)
             bool(a != b)
-    except Exception as error:  # foreign types may do anything
-        raise _incomparable(one, error) from None
+    except Exception as error:  # user-defined types may raise anything
+        raise _incomparable(first, error) from None
 
 
 def seconds(
-    given: float, name: str = "timeout", *, zero: bool = False, most: float | None = MAX_TIMEOUT
+    value: float, name: str = "timeout", *, zero: bool = False, most: float | None = MAX_TIMEOUT
 ) -> float:
-    """Return a number of seconds, or refuse it."""
+    """Return a valid number of seconds; 0 is valid only with ``zero``."""
     least, above = (0.0, None) if zero else (None, 0.0)
-    return real(f"{name} (in seconds)", given, least=least, above=above, most=most)
+    return real(f"{name} (in seconds)", value, least=least, above=above, most=most)
 
 
 def _incomparable(value: object, error: Exception) -> InvalidOutputsError:
     return InvalidOutputsError(
         f"answers like {short_repr(value)} cannot be compared "
-        f"({str(error) or type(error).__name__}); give the stage a `canonical` that turns it "
-        "into a number, a text or a tuple"
+        f"({str(error) or type(error).__name__}); set `canonical` of the stage to return a "
+        "number, a string or a tuple"
     )
 
 
-def _called(what: str, function: Callable[[Any], T], answer: Any) -> T:
+def _apply(parameter: str, function: Callable[[Any], T], answer: Any) -> T:
     try:
         return function(answer)
     except InvalidOutputsError:
         raise
     except Exception as error:
-        raise InvalidOutputsError(f"{what}: {type(error).__name__}: {error}") from error
+        raise InvalidOutputsError(f"{parameter}: {type(error).__name__}: {error}") from error
 
 
 def prediction(estimator: Estimator) -> Call:
-    """Return an estimator as a function of one case: a table of one row in, one value out."""
+    """Return the function from a case to the prediction of an estimator."""
     if is_async(estimator.predict):
         raise InvalidParameterError(
-            "`predict` is async: give an async function of a case that awaits it"
+            "`predict` is async; pass an async function of a case that awaits it"
         )
-    return lambda case: _only(estimator.predict([case]))
+    return lambda case: _single_prediction(estimator.predict([case]))
 
 
-def _only(predicted: Any) -> Any:
-    """Return the one prediction of a table of one row, as plain Python values, for records."""
-    if len(predicted) != 1:
-        raise ValueError(f"{len(predicted)} predictions for one case")
-    value = np.asarray(predicted)[0].tolist()
-    if isinstance(value, list):  # several predictions in a row of the table, or one
+def _single_prediction(predictions: Any) -> Any:
+    """Return the prediction for a table of one row as plain Python values."""
+    if len(predictions) != 1:
+        raise ValueError(f"got {len(predictions)} predictions for one case")
+    value = np.asarray(predictions)[0].tolist()
+    if isinstance(value, list):  # the row of a two-dimensional array of predictions
         values = cast(list[Any], value)
         return values[0] if len(values) == 1 else tuple(values)
     return value
 
 
 def is_async(run: object) -> bool:
-    """Return whether calling it gives something to await."""
+    """Return whether a call must be awaited."""
     return iscoroutinefunction(run) or iscoroutinefunction(
         getattr(run, "__call__", None)  # noqa: B004 (an object whose __call__ is async)
     )
 
 
 def ask(run: Call, case: Any, timeout: float | None) -> Any:
-    """Call a stage and wait for its answer; TimeoutError if there is none in time.
+    """Call a stage and wait for its answer; raises TimeoutError if it is late.
 
-    Without a timeout the stage runs in this thread. With one it runs in a daemon thread of its own,
-    which is left to itself when time is up: Python cannot stop it.
+    Without a timeout the stage runs in this thread. With a timeout it runs in a separate daemon
+    thread, which continues after the timeout, because Python cannot stop it.
     """
     if timeout is None:
         return run(case)
-    asked = _in_thread(run, case)
+    future = _in_thread(run, case)
     try:
-        return asked.result(timeout)
+        return future.result(timeout)
     except TimeoutError:
-        if asked.done():
-            raise  # the stage's own
-        raise _too_late(timeout) from None
+        if future.done():
+            raise  # by the stage itself
+        raise _timeout_error(timeout) from None
 
 
 async def ask_async(run: Call, case: Any, timeout: float | None) -> Any:
     """Call a stage from an event loop without blocking it.
 
-    An async stage is awaited, and cancelled when time is up. Any other runs in a thread of its own
-    (see `ask`).
+    An async stage is awaited, and cancelled on timeout. Any other runs in a separate thread (see
+    `ask`).
     """
     limit = asyncio.timeout(timeout)
     try:
@@ -232,28 +230,28 @@ async def ask_async(run: Call, case: Any, timeout: float | None) -> Any:
             return await answer if isawaitable(answer) else answer
     except TimeoutError:
         if timeout is None or not limit.expired():
-            raise  # the stage's own
-        raise _too_late(timeout) from None
+            raise  # by the stage itself
+        raise _timeout_error(timeout) from None
 
 
 def _in_thread(run: Call, case: Any) -> "Future[Any]":
-    # Not asyncio.to_thread: its threads are joined when the loop ends, so that one stage that hangs
-    # would hang the program, and there are few of them.
-    asked: Future[Any] = Future()
-    asked.set_running_or_notify_cancel()  # from here on it can only be answered
+    # Not asyncio.to_thread: it has few threads and joins them at the end of the loop, so a stage
+    # that hangs would block the exit of the program.
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()  # it can no longer be cancelled
     context = contextvars.copy_context()
 
     def work() -> None:
         try:
-            asked.set_result(context.run(run, case))
-        except (StopIteration, CancelledError) as error:  # a future of asyncio cannot carry them
-            asked.set_exception(RuntimeError(f"the stage raised {type(error).__name__}"))
+            future.set_result(context.run(run, case))
+        except (StopIteration, CancelledError) as error:  # not allowed in asyncio futures
+            future.set_exception(RuntimeError(f"the stage raised {type(error).__name__}"))
         except BaseException as error:  # also KeyboardInterrupt and SystemExit
-            asked.set_exception(error)
+            future.set_exception(error)
 
     threading.Thread(target=work, name="stopwise-stage", daemon=True).start()
-    return asked
+    return future
 
 
-def _too_late(timeout: float) -> TimeoutError:
+def _timeout_error(timeout: float) -> TimeoutError:
     return TimeoutError(f"no answer within {timeout:g} s")

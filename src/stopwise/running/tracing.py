@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of a runner; they never hold a case."""
+"""OpenTelemetry spans of a runner; they contain no data of the case."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -10,39 +10,44 @@ from stopwise.running.stage import ask, ask_async
 
 
 class RoundSpan(ExitStack):
-    """The span of one round; it and those of its stages are current while these run."""
+    """The span of a round, with a child span for each stage, active while the stage runs."""
 
-    def __init__(self, tracer: Any, loop: RoundLoop, cascade: Cascade, number: str) -> None:
+    def __init__(self, tracer: Any, loop: RoundLoop, cascade: Cascade, round_id: str) -> None:
         super().__init__()
         self._loop, self._cascade, self._start = loop, cascade, tracer.start_as_current_span
-        self._known = {"stopwise.cascade": " → ".join(cascade.names), "stopwise.round": number}
-        self._span = self.enter_context(self._start("stopwise.round", attributes=self._known))
+        self._attributes = {
+            "stopwise.cascade": " → ".join(cascade.names),
+            "stopwise.round": round_id,
+        }
+        self._span = self.enter_context(self._start("stopwise.round", attributes=self._attributes))
 
     def _stage(self) -> Any:
-        arm = self._cascade.names[len(self._loop.answers)]  # they run in order
-        return self._start(f"stopwise.stage {arm}", attributes=self._known | {"stopwise.arm": arm})
+        arm = self._cascade.names[len(self._loop.answers)]  # stages run in order
+        attributes = self._attributes | {"stopwise.arm": arm}
+        return self._start(f"stopwise.stage {arm}", attributes=attributes)
 
     def ask(self, step: Ask) -> Any:
-        """Ask a stage, in a span."""
+        """Call a stage in a span."""
         with self._stage():
             return ask(*step)
 
     async def ask_async(self, step: Ask) -> Any:
-        """Ask a stage without blocking, in a span."""
+        """Call a stage in a span, without blocking."""
         with self._stage():
             return await ask_async(*step)
 
-    def ended(self, done: Round) -> Round:
-        """Say in the span how the round ended; return the round."""
-        known: dict[str, Any] = {"stopwise.rule_stop": done.rule_stop}
+    def finish(self, done: Round) -> Round:
+        """Add the outcome of the round to its span; return the round."""
+        outcome: dict[str, Any] = {"stopwise.rule_stop": done.rule_stop}
         if done.stop is not None:
-            paid = self._cascade.cumulative[done.stop] if done.costs is None else sum(done.costs)
-            known |= {"stopwise.stop": done.stop, "stopwise.cost": float(paid)}
-            known["stopwise.arm"] = self._cascade.names[done.stop]
+            cost = self._cascade.cumulative[done.stop] if done.costs is None else sum(done.costs)
+            outcome["stopwise.stop"] = done.stop
+            outcome["stopwise.cost"] = float(cost)
+            outcome["stopwise.arm"] = self._cascade.names[done.stop]
         if done.failure is not None:
             from opentelemetry.trace import StatusCode
 
-            known["error.type"] = done.failure.kind
+            outcome["error.type"] = done.failure.kind
             self._span.set_status(StatusCode.ERROR, str(done.failure))
-        self._span.set_attributes(known)
+        self._span.set_attributes(outcome)
         return done

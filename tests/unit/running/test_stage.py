@@ -37,8 +37,8 @@ def test_estimators_of_every_shape() -> None:
 @pytest.mark.parametrize(
     ("run", "settings", "says"),
     [
-        (42, {}, "a int is neither"),
-        (LogisticRegression, {}, "not the class LogisticRegression"),
+        (42, {}, "must be a function of a case or have `predict`, got int"),
+        (LogisticRegression, {}, "got the class LogisticRegression"),
         *((repr, {"timeout": t}, "timeout") for t in (0, -1, float("nan"), "5", True, 1e7)),
         (repr, {"cost": -0.1}, "cost"),
         (repr, {"reveals": 3}, "reveals"),
@@ -78,14 +78,14 @@ def test_a_structured_answer_is_taken_apart() -> None:
         cost=lambda answer: answer["tokens"] * 0.5,
     )
     answer = {"label": "ill", "sure": np.float32(0.5), "mmol": 7, "tokens": 4}
-    assert stage.judge(answer, last=False) == ("ill", (0.5, 7.0), 2.0)
-    assert stage.judge(answer, last=True) == ("ill", (), 2.0)
+    assert stage.interpret(answer, last=False) == ("ill", (0.5, 7.0), 2.0)
+    assert stage.interpret(answer, last=True) == ("ill", (), 2.0)
 
 
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({}, "cannot be compared .unhashable type: 'list'.; give the stage a `canonical`"),
+        ({}, "cannot be compared .unhashable type: 'list'.; set `canonical` of the stage"),
         ({"canonical": lambda a: a["x"]}, "canonical: TypeError"),
         (
             {"canonical": tuple, "reveals": lambda a: [1.0, float("nan")]},
@@ -98,7 +98,7 @@ def test_a_structured_answer_is_taken_apart() -> None:
 )
 def test_an_answer_that_cannot_be_used_says_why(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidOutputsError, match=says):
-        Stage(lambda case: case, **settings).judge([1, 2], last=False)
+        Stage(lambda case: case, **settings).interpret([1, 2], last=False)
 
 
 def yielding(case: Any) -> Any:
@@ -111,5 +111,5 @@ async def yielding_async(case: Any) -> Any:
 
 def test_a_generator_is_no_answer() -> None:
     for answer in (yielding(1), yielding_async(1)):
-        with pytest.raises(InvalidOutputsError, match="gave a generator"):
-            Stage(lambda case: case, canonical=tuple).judge(answer, last=True)
+        with pytest.raises(InvalidOutputsError, match="returned a generator"):
+            Stage(lambda case: case, canonical=tuple).interpret(answer, last=True)
