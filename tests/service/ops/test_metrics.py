@@ -21,7 +21,7 @@ from stopwise.service.metrics import metrics_page
 from stopwise.service.service import Service
 from tests.service.tools.sample_logs import open_round, running
 
-DOCS = Path(__file__).parents[3] / "docs" / "operations.md"
+DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 ARMS = ["first", 'odd "name"\\', "last"]
 
 

@@ -227,7 +227,7 @@ async def test_the_file_shrinks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["VACUUM INTO", ".backup"])
 async def test_a_service_starts_from_a_copy_that_sqlite_wrote(tmp_path: Path, how: str) -> None:
-    """As in docs/operations; the copy is written while the service runs."""
+    """As in docs/backup.md; the copy is written while the service runs."""
     where, copy = str(tmp_path / "log.db"), str(tmp_path / "copy.db")
     async with running(where) as service:
         await live(service)
