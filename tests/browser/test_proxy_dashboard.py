@@ -10,38 +10,38 @@ from examples.proxy_upstreams import Upstream
 from stopwise.proxy.report import MIN_ROUNDS
 from tests.browser.conftest import Page
 from tests.browser.screens import INSIDE, check_layout
-from tests.proxy.harness import Misbehaving, Proxied, proxied, stage
+from tests.proxy.proxy_harness import FaultyUpstream, RunningProxy, running_proxy, stage
 
 TEXT = "the invoice is wrong"
 
 
 @pytest.fixture(scope="module")
-def shadow(tmp_path_factory: Any) -> Iterator[Proxied]:
+def shadow(tmp_path_factory: Any) -> Iterator[RunningProxy]:
     """A proxy with a cascade that has an estimate, one whose stage fails, and a new one."""
-    small, large, bad = (
+    small, large, faulty = (
         Upstream(wrong_at_times),
         Upstream(lambda _: ("billing", -0.1)),
-        Misbehaving(),
+        FaultyUpstream(),
     )
     folder: Path = tmp_path_factory.mktemp("shadow")
     works = [stage("small", small, 0.01), stage("large", large, 0.3)]
-    cascades = {"works": works, "fails": [stage("500", bad, 0.01), works[1]], "new": works}
+    cascades = {"works": works, "fails": [stage("500", faulty, 0.01), works[1]], "new": works}
     policy = {"kind": "uss-laplace", "labels": 100}
-    with proxied(folder, cascades, sample=1.0, policy=policy) as running:
+    with running_proxy(folder, cascades, sample=1.0, policy=policy) as running:
         for k in range(MIN_ROUNDS):
             message = [{"role": "user", "content": f"{TEXT} {k}"}]
-            running.ask_for({"model": "works", "messages": message})
+            running.chat({"model": "works", "messages": message})
         for _ in range(5):
-            running.ask_for({"model": "fails"})
+            running.chat({"model": "fails"})
         running.wait_for("shadowed", MIN_ROUNDS)
         running.wait_for("shadow failed", 5)
         rounds = running.get("/v1/cascades/works/label-requests").json()["rounds"]
-        for one in rounds[:10]:
-            place = f"/v1/cascades/works/rounds/{one['id']}/label"
+        for round_ in rounds[:10]:
+            place = f"/v1/cascades/works/rounds/{round_['id']}/label"
             running.post(place, {"label": "of another world"})
         assert running.get("/cascades/works/shadow").status_code == 200  # a report is made for it
         yield running
-    for server in (small, large, bad):
+    for server in (small, large, faulty):
         server.close()
 
 
@@ -55,7 +55,7 @@ def text_of(page: Page, selector: str) -> str:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1400])
-def test_shadow_mode_can_be_read(page: Page, shadow: Proxied, width: int, scheme: str) -> None:
+def test_shadow_mode_can_be_read(page: Page, shadow: RunningProxy, width: int, scheme: str) -> None:
     page.open(f"{shadow.url}/cascades/works", width=width, scheme=scheme)
     assert text_of(page, ".badge") == "shadow"
     tiles = text_of(page, "#tiles").replace("\xa0", " ")

@@ -1,16 +1,16 @@
-"""Upstreams with real models behind them."""
+"""Fixtures: upstreams with real models, and faulty ones."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from examples.proxy_upstreams import Upstream, classifiers
-from tests.proxy.harness import Misbehaving, Scripted
+from tests.proxy.proxy_harness import FaultyUpstream, ScriptedUpstream
 
 
 @pytest.fixture(scope="session")
 def models() -> Iterator[list[Upstream]]:
-    """A keyword rule, a linear model and a neural network, each behind a server of its own."""
+    """A keyword rule, a linear model and a neural network, each with its own server."""
     servers = [Upstream(classify) for classify in classifiers()]
     yield servers
     for server in servers:
@@ -18,14 +18,14 @@ def models() -> Iterator[list[Upstream]]:
 
 
 @pytest.fixture(scope="session")
-def bad() -> Iterator[Misbehaving]:
-    server = Misbehaving()
+def faulty() -> Iterator[FaultyUpstream]:
+    server = FaultyUpstream()
     yield server
     server.close()
 
 
 @pytest.fixture
-def scripted() -> Iterator[Scripted]:
-    server = Scripted()
+def scripted() -> Iterator[ScriptedUpstream]:
+    server = ScriptedUpstream()
     yield server
     server.close()

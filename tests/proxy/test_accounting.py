@@ -1,4 +1,4 @@
-"""What calls cost: failed ones, token counts that cannot be right, and rates of keys."""
+"""Costs of calls, failed ones included; invalid token counts; rates of keys."""
 
 import json
 from pathlib import Path
@@ -10,9 +10,17 @@ import pytest
 from examples.proxy_upstreams import Upstream
 from stopwise.proxy.chat import MAX_TOKENS, Answer, read_usage
 from stopwise.service.http.keys import add_key
-from tests.proxy.harness import MESSAGES, TICKET, Misbehaving, Scripted, proxied, stage, stages
+from tests.proxy.proxy_harness import (
+    MESSAGES,
+    TICKET,
+    FaultyUpstream,
+    ScriptedUpstream,
+    running_proxy,
+    stage,
+    stages,
+)
 
-ALL = {"kind": "uss-anchor", "forced_rounds": 1000}  # every stage is asked
+ALL = {"kind": "uss-anchor", "forced_rounds": 1000}  # runs every stage
 INPUT = len(TICKET) / 4  # tokens of the request, as a failed call counts them
 
 
@@ -25,32 +33,32 @@ def completion(usage: str, content: str = '"billing"') -> bytes:
 
 
 def priced(name: str, upstream: Upstream, **more: Any) -> dict[str, Any]:
-    """Return a stage at 1 a token of the prompt and 2 a token of the answer."""
+    """Return a stage that costs 1 per prompt token and 2 per answer token."""
     prices = {"price_in": 1e6, "price_out": 2e6}
     return {"name": name, "url": upstream.url, "model": name, **prices, **more}
 
 
 @pytest.mark.parametrize("how", ["500", "429", "rubbish", "empty", "gone", "hang"])
-def test_failed_calls_count_for_the_budget(
-    models: list[Upstream], bad: Misbehaving, tmp_path: Path, how: str
+def test_failed_calls_count_towards_the_budget(
+    models: list[Upstream], faulty: FaultyUpstream, tmp_path: Path, how: str
 ) -> None:
     slow = {"timeout": 0.1} if how == "hang" else {}
-    cascade = [stage(how, bad, 0.1, **slow), stage("phrases", models[2], 0.3)]
-    calls = bad.calls
-    with proxied(tmp_path, cascade, sample=1.0, budget=0.25) as proxy:
+    cascade = [stage(how, faulty, 0.1, **slow), stage("phrases", models[2], 0.3)]
+    calls = faulty.calls
+    with running_proxy(tmp_path, cascade, sample=1.0, budget=0.25) as proxy:
         for _ in range(6):
-            proxy.ask_for()
+            proxy.chat()
         proxy.wait_for("over budget", 4)
         proxy.wait_for("shadow failed", 2)
-        assert bad.calls == calls + 2
-    with proxied(tmp_path, cascade, sample=1.0, budget=0.25) as proxy:  # the same day
-        proxy.ask_for()
+        assert faulty.calls == calls + 2
+    with running_proxy(tmp_path, cascade, sample=1.0, budget=0.25) as proxy:  # the same day
+        proxy.chat()
         proxy.wait_for("over budget", 1)
-        assert bad.calls == calls + 2
+        assert faulty.calls == calls + 2
 
 
-def test_a_failed_call_counts_for_the_cost_of_a_request(
-    models: list[Upstream], scripted: Scripted, tmp_path: Path
+def test_a_failed_call_counts_towards_the_cost_of_a_request(
+    models: list[Upstream], scripted: ScriptedUpstream, tmp_path: Path
 ) -> None:
     scripted.add("known", b'{"error": {}, "usage": {"prompt_tokens": 5}}', status=500)
     scripted.add("unknown", b"<html>", status=502)
@@ -60,27 +68,27 @@ def test_a_failed_call_counts_for_the_cost_of_a_request(
     cascades = {
         name: [priced(name, scripted), stage("phrases", models[2], 1000.0)] for name in costs
     }
-    cascades["nowhere"][0]["url"] = "http://127.0.0.1:9/v1"  # nothing listens: nothing was sent
+    cascades["nowhere"][0]["url"] = "http://127.0.0.1:9/v1"  # no listener: nothing is sent
     limits = {"limits_max_answer": 20_000}
-    with proxied(tmp_path, cascades, mode="on", policy=ALL, tokens_out=0, **limits) as proxy:
+    with running_proxy(tmp_path, cascades, mode="on", policy=ALL, tokens_out=0, **limits) as proxy:
         for name, cost in costs.items():
-            answer = proxy.ask_for({"model": name})
+            answer = proxy.chat({"model": name})
             assert answer.headers["x-stopwise-arm"] == "phrases"
             assert float(answer.headers["x-stopwise-cost"]) == pytest.approx(1000 + cost)
 
 
-def test_a_failed_call_may_use_up_the_cost_of_a_request(
-    models: list[Upstream], bad: Misbehaving, tmp_path: Path
+def test_a_failed_call_counts_towards_max_cost(
+    models: list[Upstream], faulty: FaultyUpstream, tmp_path: Path
 ) -> None:
-    cascade = [stage("500", bad, 0.1), *stages(models)[1:]]
-    with proxied(tmp_path, cascade, mode="on", policy=ALL, max_cost=0.15) as proxy:
-        assert proxy.ask_for().status_code == 502  # 0.1 is spent, and the next costs 0.08
+    cascade = [stage("500", faulty, 0.1), *stages(models)[1:]]
+    with running_proxy(tmp_path, cascade, mode="on", policy=ALL, max_cost=0.15) as proxy:
+        assert proxy.chat().status_code == 502  # 0.1 is spent, and the next stage costs 0.08
     (tmp_path / "more").mkdir()
-    with proxied(tmp_path / "more", cascade, mode="on", policy=ALL, max_cost=0.2) as proxy:
-        assert proxy.ask_for().headers["x-stopwise-arm"] == "words"
+    with running_proxy(tmp_path / "more", cascade, mode="on", policy=ALL, max_cost=0.2) as proxy:
+        assert proxy.chat().headers["x-stopwise-arm"] == "words"
 
 
-WRONG = {
+INVALID = {
     "negative": "-1000000",
     "huge": str(MAX_TOKENS + 1),
     "of 401 digits": "1" * 401,
@@ -103,26 +111,26 @@ PLACES = {
 
 
 @pytest.mark.parametrize("mode", ["on", "shadow"])
-def test_token_counts_that_cannot_be_right_are_not_believed(
+def test_invalid_token_counts_are_ignored(
     models: list[Upstream],
-    scripted: Scripted,
+    scripted: ScriptedUpstream,
     tmp_path: Path,
     mode: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    names = [f"{place}-{k}" for place in PLACES for k in range(len(WRONG))]
+    names = [f"{place}-{k}" for place in PLACES for k in range(len(INVALID))]
     for place, usage in PLACES.items():
-        for k, wrong in enumerate(WRONG.values()):
+        for k, wrong in enumerate(INVALID.values()):
             scripted.add(f"{place}-{k}", completion(usage % wrong))
     first, last = stage("keywords", models[0], 0.5), priced("", scripted)
     cascades = {name: [first, {**last, "name": name, "model": name}] for name in names}
     more = {"mode": mode, "policy": ALL, "tokens_in": 2, "tokens_out": 3, "sample": 1.0}
     with (
-        proxied(tmp_path, cascades, service_log_level="warning", **more) as proxy,
+        running_proxy(tmp_path, cascades, service_log_level="warning", **more) as proxy,
         openai.OpenAI(base_url=f"{proxy.url}/v1", api_key="any", max_retries=0) as client,
     ):
         for name in names:
-            answer = proxy.ask_for({"model": name})
+            answer = proxy.chat({"model": name})
             assert answer.status_code == 200, (name, answer.text)
             assert answer.headers["x-stopwise-arm"] == name
             cost = float(answer.headers["x-stopwise-cost"])
@@ -131,24 +139,26 @@ def test_token_counts_that_cannot_be_right_are_not_believed(
                 assert answer.content == scripted.replies[name][1]
             else:
                 assert answer.json()["usage"]["total_tokens"] == len(TICKET.split()) + 1
-                found = client.chat.completions.create(model=name, messages=MESSAGES)
-                assert found.choices[0].message.content == "billing"
+                completed = client.chat.completions.create(model=name, messages=MESSAGES)
+                assert completed.choices[0].message.content == "billing"
         if mode == "shadow":
             proxy.wait_for("shadowed", len(names))
             spent = proxy.app._spent.values()
-            assert all(one == pytest.approx(0.5) for one in spent)  # none is a credit
-        assert proxy.counted("failed") == proxy.counted("stage failed") == 0
-    ignored = [one for one in caplog.records if one.message == "usage ignored"]
-    assert {vars(one)["stage"] for one in ignored} == set(names)
-    assert all(len(vars(one)["reason"]) < 200 for one in ignored)
+            assert all(cost == pytest.approx(0.5) for cost in spent)  # a credit would lower it
+        assert proxy.event_count("failed") == proxy.event_count("stage failed") == 0
+    ignored = [vars(record) for record in caplog.records if record.message == "usage ignored"]
+    assert {record["stage"] for record in ignored} == set(names)
+    assert all(len(record["reason"]) < 200 for record in ignored)
 
 
 @pytest.mark.parametrize("mode", ["on", "shadow"])
-def test_an_object_is_no_token_count(scripted: Scripted, tmp_path: Path, mode: str) -> None:
+def test_an_object_as_token_count_is_ignored(
+    scripted: ScriptedUpstream, tmp_path: Path, mode: str
+) -> None:
     scripted.add("m", completion('{"prompt_tokens": {"text": 3}, "completion_tokens": 1}'))
     cascade = [priced("m", scripted), priced("n", scripted, model="m")]
-    with proxied(tmp_path, cascade, mode=mode, policy=ALL) as proxy:
-        answer = proxy.ask_for()
+    with running_proxy(tmp_path, cascade, mode=mode, policy=ALL) as proxy:
+        answer = proxy.chat()
         assert (answer.status_code, answer.content) == (200, scripted.replies["m"][1])
         assert answer.headers["x-stopwise-arm"] == "n"
     problem = "prompt_tokens is of type dict"
@@ -156,25 +166,25 @@ def test_an_object_is_no_token_count(scripted: Scripted, tmp_path: Path, mode: s
 
 
 def test_a_credit_does_not_buy_more_calls(
-    models: list[Upstream], scripted: Scripted, tmp_path: Path
+    models: list[Upstream], scripted: ScriptedUpstream, tmp_path: Path
 ) -> None:
     scripted.add("credit", completion('{"prompt_tokens": -1000000000, "completion_tokens": 1}'))
     cascade = [priced("credit", scripted), stage("phrases", models[2], 0.3)]
     more = {"tokens_in": 2, "tokens_out": 3, "budget": 20.0}
-    with proxied(tmp_path, cascade, sample=1.0, **more) as proxy:
+    with running_proxy(tmp_path, cascade, sample=1.0, **more) as proxy:
         for k in range(6):  # each is accounted for before the next
-            proxy.ask_for()
+            proxy.chat()
             proxy.wait_for("shadowed" if k < 2 else "over budget", k + 1 if k < 2 else k - 1)
         assert scripted.calls == 2
 
 
-def test_usage_that_the_proxy_does_not_know_is_kept() -> None:
+def test_unknown_fields_of_usage_are_preserved() -> None:
     usage = {"prompt_tokens": 3, "cost": 0.25, "is_byok": False, "details": {"audio_tokens": None}}
     assert read_usage(usage) == (usage, "")
     deep: Any = {"cached_tokens": -1}
     for _ in range(50):
         deep = {"more": deep}
-    assert read_usage(deep)[1] == ""  # so deep it is not read
+    assert read_usage(deep)[1] == ""  # nested too deeply to be validated
     assert read_usage({"seconds": -1.0, "prompt_tokens": 2.0}) == ({"prompt_tokens": 2}, "")
     assert Answer(completion("null")).usage == {}
 
@@ -226,15 +236,15 @@ CHUNKS: dict[str, Any] = {
 
 
 def events(name: str) -> bytes:
-    """Return a stream that begins and ends well, with a malformed chunk between."""
-    ended = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-    parts = [json.dumps(one) for one in (chunk(content=None), CHUNKS[name], ended)]
-    return "".join(f"data: {one}\r\n\r\n" for one in parts).encode() + b"data: [DONE]\n\n"
+    """Return a stream with a malformed chunk between valid ones."""
+    last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    chunks = [json.dumps(value) for value in (chunk(content=None), CHUNKS[name], last)]
+    return "".join(f"data: {text}\r\n\r\n" for text in chunks).encode() + b"data: [DONE]\n\n"
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_malformed_answers_fail_a_stage_and_pass_through_shadow_mode(
-    models: list[Upstream], scripted: Scripted, tmp_path: Path, stream: bool
+def test_malformed_answers_fail_a_stage_and_are_forwarded_in_shadow_mode(
+    models: list[Upstream], scripted: ScriptedUpstream, tmp_path: Path, stream: bool
 ) -> None:
     for name, choices in MALFORMED.items():
         scripted.add(f"plain-{name}", json.dumps({"choices": choices}).encode())
@@ -245,17 +255,17 @@ def test_malformed_answers_fail_a_stage_and_pass_through_shadow_mode(
     for mode in ("on", "shadow"):
         folder = tmp_path / mode
         folder.mkdir()
-        known = stage("keywords", models[0], 0.01)
-        # A stream comes from the last stage alone; if it fails, the newest answer counts.
+        rule = stage("keywords", models[0], 0.01)
+        # Only the last stage streams; if it fails, the latest answer is returned.
         cascades = {
-            name: [known, stage(name, scripted, 0.1)]
+            name: [rule, stage(name, scripted, 0.1)]
             if stream or mode == "shadow"
             else [stage(name, scripted, 0.01), stage("phrases", models[2], 0.1)]
             for name in names
         }
-        with proxied(folder, cascades, mode=mode, policy=ALL, sample=1.0) as proxy:
+        with running_proxy(folder, cascades, mode=mode, policy=ALL, sample=1.0) as proxy:
             for name in names:
-                answer = proxy.ask_for({"model": name, "stream": stream})
+                answer = proxy.chat({"model": name, "stream": stream})
                 assert answer.status_code == 200, (name, answer.text)
                 if mode == "shadow":
                     assert answer.content == scripted.replies[name][1], name
@@ -263,32 +273,34 @@ def test_malformed_answers_fail_a_stage_and_pass_through_shadow_mode(
                 if not stream:
                     assert answer.headers["x-stopwise-arm"] == "phrases", name
                     assert answer.json()["choices"][0]["message"]["content"] == "billing"
-                # One of several events was sent before: then the stream ends with an error.
+                # If earlier events were already forwarded, the stream ends with an error.
                 begun = answer.headers["x-stopwise-arm"] == name
                 assert begun == (stream and b"error" in answer.content), (name, answer.text)
-            assert proxy.counted("not learned") == 0
+            assert proxy.event_count("not learned") == 0
             if mode == "on":
-                assert proxy.counted("stage failed") + proxy.counted("failed") >= len(names)
+                assert proxy.event_count("stage failed") + proxy.event_count("failed") >= len(names)
             else:
-                assert proxy.counted("shadowed") == 0
+                assert proxy.event_count("shadowed") == 0
 
 
-def test_the_rate_of_a_key_counts_every_request(models: list[Upstream], tmp_path: Path) -> None:
+def test_invalid_requests_count_towards_the_rate_of_a_key(
+    models: list[Upstream], tmp_path: Path
+) -> None:
     file = tmp_path / "keys.jsonl"
     bodies = {
         "unknown": b'{"model": "other", "messages": []}',
         "bad JSON": b'{"model": ',
-        "no object": b"[1]",
+        "not an object": b"[1]",
         "forbidden": b'{"model": "tickets", "messages": []}',
-        "no JSON": b"hello",
+        "not JSON": b"hello",
     }
     keys = {
         name: add_key(file, name, ["observe"], rate=0.001)[1] for name in bodies
-    }  # one request, then one in a quarter of an hour
+    }  # one request, then one per quarter of an hour
     once = add_key(file, "good", ["decide"], rate=0.001)[1]
-    with proxied(tmp_path, stages(models), service_keys=str(file)) as proxy:
+    with running_proxy(tmp_path, stages(models), service_keys=str(file)) as proxy:
         for name, body in bodies.items():
-            kind = "text/plain" if name == "no JSON" else "application/json"
+            kind = "text/plain" if name == "not JSON" else "application/json"
             head = {"content-type": kind, "authorization": f"Bearer {keys[name]}"}
             statuses = [
                 proxy.ask("POST", "/v1/chat/completions", headers=head, content=body).status_code
@@ -297,14 +309,16 @@ def test_the_rate_of_a_key_counts_every_request(models: list[Upstream], tmp_path
             assert statuses[0] in {400, 403, 404, 415}, name
             assert statuses[1] == 429, name
         with openai.OpenAI(base_url=f"{proxy.url}/v1", api_key=once, max_retries=0) as client:
-            assert client.chat.completions.create(model="tickets", messages=MESSAGES)  # counts once
+            assert client.chat.completions.create(model="tickets", messages=MESSAGES)
             with pytest.raises(openai.RateLimitError):
                 client.chat.completions.create(model="tickets", messages=MESSAGES)
 
 
-def test_the_name_of_an_unknown_model_is_cut(models: list[Upstream], tmp_path: Path) -> None:
-    with proxied(tmp_path, stages(models)) as proxy:
+def test_the_error_shortens_the_name_of_an_unknown_model(
+    models: list[Upstream], tmp_path: Path
+) -> None:
+    with running_proxy(tmp_path, stages(models)) as proxy:
         for name in ("x" * 100_000, "\x00\u202e" * 50_000):
-            answer = proxy.ask_for({"model": name})
+            answer = proxy.chat({"model": name})
             assert answer.status_code == 404
             assert len(answer.json()["error"]["message"]) < 300

@@ -1,4 +1,4 @@
-"""Comparing answers, and the context without code."""
+"""Comparison of answers, context features, and streams collected into answers."""
 
 import json
 import math
@@ -19,12 +19,12 @@ def answer(text: str | None, **message: Any) -> Answer:
     return Answer(json.dumps({"choices": [choice]}).encode())
 
 
-def compared(kind: str, text: str) -> Any:
+def value_of(kind: str, text: str) -> Any:
     return Comparison(kind).start().value(answer(text))
 
 
 @pytest.mark.parametrize(
-    ("kind", "one", "other"),
+    ("kind", "first", "second"),
     [
         ("text", "New  York.", "**new york**"),
         ("json", '{"a": 1.0, "b": [2]}', '```json\n{"b": [2], "a": 1}\n```'),
@@ -36,12 +36,12 @@ def compared(kind: str, text: str) -> Any:
         ("code", "def f(x):\n    return x + 1", "```python\ndef f( x ):\n\n\treturn x+1\n```"),
     ],
 )
-def test_answers_that_differ_in_their_writing_agree(kind: str, one: str, other: str) -> None:
-    assert compared(kind, one) == compared(kind, other)
+def test_answers_that_differ_only_in_form_agree(kind: str, first: str, second: str) -> None:
+    assert value_of(kind, first) == value_of(kind, second)
 
 
 @pytest.mark.parametrize(
-    ("kind", "one", "other"),
+    ("kind", "first", "second"),
     [
         ("json", '{"a": 1}', '{"a": 2}'),
         ("json:a", '{"a": true}', '{"a": "true"}'),
@@ -51,11 +51,11 @@ def test_answers_that_differ_in_their_writing_agree(kind: str, one: str, other: 
         ("code", "if a:\n  b\n  c", "if a:\n  b\nc"),
     ],
 )
-def test_answers_that_differ_do_not_agree(kind: str, one: str, other: str) -> None:
-    assert compared(kind, one) != compared(kind, other)
+def test_different_answers_do_not_agree(kind: str, first: str, second: str) -> None:
+    assert value_of(kind, first) != value_of(kind, second)
 
 
-def test_calls_of_tools_compare_by_name_and_arguments() -> None:
+def test_tool_calls_are_compared_by_name_and_arguments() -> None:
     def call(name: str, arguments: str) -> Answer:
         return answer(None, tool_calls=[{"function": {"name": name, "arguments": arguments}}])
 
@@ -65,18 +65,18 @@ def test_calls_of_tools_compare_by_name_and_arguments() -> None:
     assert value(call("f", "{}")) != value(answer("f"))
 
 
-def test_same_is_closed_within_a_round() -> None:
+def test_a_comparison_that_is_not_transitive_still_gives_classes() -> None:
     near = Comparison("text", lambda a, b: abs(float(a) - float(b)) <= 1).start().value
     assert [near(answer(text)) for text in ("1", "3", "2", "3.5", "9")] == [0, 1, 0, 1, 4]
 
 
 def test_a_round_without_stored_answers_accepts_only_classes_as_labels() -> None:
-    compared = Comparison("text", lambda a, b: a == b)
+    comparison = Comparison("text", lambda a, b: a == b)
     older = Reported(0, 0, [0, 1], [b"0", b"1"], True, 0.0)  # its answers are not in the log
-    assert compared.label(1, older) == b"1"
+    assert comparison.label(1, older) == b"1"
     for label in ("billing", "1", 2):
         with pytest.raises(RequestError, match="were not stored"):
-            compared.label(label, older)
+            comparison.label(label, older)
 
 
 @pytest.mark.parametrize("logprobs", [None, [], [-0.5, -2.0], [-9, -1e300], ["x"]])
@@ -95,8 +95,8 @@ def test_a_projection_is_finite_and_of_fixed_length(vector: list[float]) -> None
     assert np.isfinite(projected).all()
 
 
-def test_a_stream_amounts_to_its_answer() -> None:
-    streamed = StreamCollector()
+def test_a_stream_is_collected_into_its_answer() -> None:
+    collector = StreamCollector()
     pieces: list[Any] = [
         {"role": "assistant", "content": "Hel"},
         {"content": "lo"},
@@ -105,15 +105,15 @@ def test_a_stream_amounts_to_its_answer() -> None:
     ]
     for delta in pieces:
         chunk = {"id": "x", "choices": [{"index": 0, "delta": delta}]}
-        streamed.add(event(chunk).removeprefix(b"data: ").strip())
-    streamed.add(b"[DONE]")
-    found = Answer(streamed.body())
-    assert streamed.done
-    assert found.text == "Hello"
-    assert found.message["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}
+        collector.add(event(chunk).removeprefix(b"data: ").strip())
+    collector.add(b"[DONE]")
+    collected = Answer(collector.body())
+    assert collector.done
+    assert collected.text == "Hello"
+    assert collected.message["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}
 
 
-def test_fields_that_the_proxy_does_not_know_stay_as_they_came() -> None:
+def test_unknown_fields_are_forwarded_byte_for_byte() -> None:
     body = b'{"model":"m","stream":true,"messages":[],"x":{"big":12345678901234567890,"f":1.50}}'
     sent = ChatRequest(body).upstream_body("other", stream=False)
     assert b'"x":{"big":12345678901234567890,"f":1.50}' in sent

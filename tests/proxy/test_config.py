@@ -1,4 +1,4 @@
-"""The configuration: the example works, and what is wrong is said with its place."""
+"""The example configuration is valid, and errors name the field."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from examples.proxy_upstreams import Upstream
 from stopwise.cli.main import app
 from stopwise.errors import InvalidParameterError
 from stopwise.proxy.config import load_config
-from tests.proxy.harness import ProxyProcess, proxied, stages, write_config
+from tests.proxy.proxy_harness import ProxyProcess, running_proxy, stages, write_config
 
 URL = {"url": "http://127.0.0.1:9/v1", "model": "m", "cost": 0.1}
 
@@ -24,7 +24,7 @@ def problems(tmp_path: Path, text: str) -> str:
     return str(caught.value)
 
 
-def test_the_example_is_a_configuration(tmp_path: Path) -> None:
+def test_the_example_is_a_valid_configuration(tmp_path: Path) -> None:
     printed = CliRunner().invoke(app, ["proxy", "--example"])
     file = tmp_path / "proxy.toml"
     file.write_text(printed.output)
@@ -35,7 +35,7 @@ def test_the_example_is_a_configuration(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("[service]\nprot = 1\n[[cascade]]", "service.prot: unknown setting; did you mean 'port'?"),
         ("", "cascade is missing"),
@@ -50,15 +50,17 @@ def test_the_example_is_a_configuration(tmp_path: Path) -> None:
         ("[casacde]", "casacde is not a known field: did you mean 'cascade'?"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_fields_are_reported_with_their_path(
+    tmp_path: Path, text: str, message: str
+) -> None:
     two = '\nstage = [{name = "a", python = "math:sqrt"}, {name = "b", python = "math:sqrt"}]\n'
     rest = two.replace("stage = ", 'name = "c"\nstage = ') if text.endswith("[[cascade]]") else two
     text = text if "stage" in text or "[[cascade]]" not in text else text + rest
-    assert words in problems(tmp_path, text)
+    assert message in problems(tmp_path, text)
 
 
-def test_everything_that_contradicts_itself_is_said_at_once(tmp_path: Path) -> None:
-    said = problems(
+def test_all_inconsistencies_are_reported_at_once(tmp_path: Path) -> None:
+    reported = problems(
         tmp_path,
         """
         [[cascade]]
@@ -79,7 +81,7 @@ def test_everything_that_contradicts_itself_is_said_at_once(tmp_path: Path) -> N
         price_in = 1
         """,
     )
-    for words in (
+    for message in (
         "cascade[1].stage: duplicate name 'a'",
         "cascade[1].answer: unknown stage 'c'; choose from a, a",
         "cascade[1].stage[0].url must be http:// or https://, a host",
@@ -91,11 +93,11 @@ def test_everything_that_contradicts_itself_is_said_at_once(tmp_path: Path) -> N
         "cascade[1].compare: unknown comparison 'regex'; choose from text, json",
         "cascade[1].policy: invalid kind 'fixed-depth'; choose from",
     ):
-        assert words in said, said
+        assert message in reported, reported
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("fields", "message"),
     [
         (
             {"max_cost": 0.01},
@@ -107,25 +109,25 @@ def test_everything_that_contradicts_itself_is_said_at_once(tmp_path: Path) -> N
         ({"context": ["weather"]}, "context"),
     ],
 )
-def test_what_contradicts_itself_is_refused(
-    tmp_path: Path, more: dict[str, Any], words: str
+def test_inconsistent_fields_are_rejected(
+    tmp_path: Path, fields: dict[str, Any], message: str
 ) -> None:
-    file = write_config(tmp_path, [{"name": "a", **URL}, {"name": "b", **URL}], **more)
+    file = write_config(tmp_path, [{"name": "a", **URL}, {"name": "b", **URL}], **fields)
     with pytest.raises(InvalidParameterError) as caught:
         load_config(file, {})
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
+def test_the_error_of_a_missing_file_shows_how_to_create_one(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["proxy", str(tmp_path / "no.toml")])
     assert "stopwise proxy --example >" in str(done.exception)
 
 
 @pytest.mark.parametrize("change", ["costs", "compare"])
-def test_a_changed_cascade_is_refused_with_what_to_do(
+def test_a_changed_cascade_is_rejected_with_advice(
     models: list[Upstream], tmp_path: Path, change: str
 ) -> None:
-    with proxied(tmp_path, stages(models)):
+    with running_proxy(tmp_path, stages(models)):
         pass
     costs = (0.1, 0.2, 0.3) if change == "costs" else ()
     more = {"compare": "number"} if change == "compare" else {}
@@ -148,15 +150,15 @@ def test_stages_comparison_and_embedding_may_be_functions(
         "    return [len(text), text.count(' '), 1.0]\n"
     )
     module = f"mine_{os.getpid()}"
-    some = [{"name": "rule", "python": f"{module}:rule"}, *stages(models)[1:]]
+    rows = [{"name": "rule", "python": f"{module}:rule"}, *stages(models)[1:]]
     more: dict[str, Any] = {
         "compare": {"python": f"{module}:same"},
         "embedding": {"python": f"{module}:embed", "size": 2},
         "policy": {"kind": "uss-anchor", "forced_rounds": 1000},
     }
-    with proxied(tmp_path, some, mode="on", **more) as proxy:
-        name = proxy.ask_for().headers["x-stopwise-round"]
-        found = proxy.get(f"/v1/cascades/tickets/rounds/{name}").json()
-        assert found["outputs"] == {"rule": 0, "words": 0, "phrases": 0}
-        assert len(found["context"]) == 4 + 3 + 2 * 5
-        assert found["context"][6] == 1.0  # it was embedded
+    with running_proxy(tmp_path, rows, mode="on", **more) as proxy:
+        name = proxy.chat().headers["x-stopwise-round"]
+        round_ = proxy.get(f"/v1/cascades/tickets/rounds/{name}").json()
+        assert round_["outputs"] == {"rule": 0, "words": 0, "phrases": 0}
+        assert len(round_["context"]) == 4 + 3 + 2 * 5
+        assert round_["context"][6] == 1.0  # the prompt was embedded

@@ -1,4 +1,4 @@
-"""Cross-fitted estimates: policies are judged on rounds that they did not learn from."""
+"""Cross-fitted estimates: policies are evaluated on rounds that they did not learn from."""
 
 from pathlib import Path
 
@@ -38,9 +38,9 @@ def simulated(n: int, seed: int = 0) -> Day:
 def served(
     config: CascadeConfig, day: Day, failing: int = 0, label: int | None = None
 ) -> PairwisePolicy:
-    """Return the policy after rounds in shadow, as the service plays them.
+    """Return the policy after shadow rounds, as the service runs them.
 
-    Every ``failing``-th round ends after its first stage; rounds that want a label get this one.
+    Every ``failing``-th round ends after its first stage; label requests get this label.
     """
     policy = specs.build(config.spec())
     assert isinstance(policy, PairwisePolicy)
@@ -70,7 +70,7 @@ def with_failures(rounds: RecordedRounds, failing: int) -> RecordedRounds:
     return replace(rounds, failed=failed, answered=np.where(failed, 1, rounds.answered))
 
 
-def written(day: Day, path: Path) -> Log:
+def write_log(day: Day, path: Path) -> Log:
     columns = [f"context.x{c}" for c in range(BASE)]
     for arm in range(len(COSTS) - 1):
         columns += [f"context.stage {arm}.x{c}" for c in range(REVEALED)]
@@ -82,7 +82,7 @@ def written(day: Day, path: Path) -> Log:
 
 
 @pytest.mark.parametrize("failing", [0, 7])
-def test_a_policy_trained_on_the_rounds_is_the_one_that_learned_in_shadow(failing: int) -> None:
+def test_a_trained_policy_equals_the_one_that_learned_in_shadow(failing: int) -> None:
     config, day, later = cascade(), simulated(300), simulated(500, seed=1).rounds()
     rounds = with_failures(day.rounds(), failing) if failing else day.rounds()
     again = train_policy(config.spec(), rounds)
@@ -90,7 +90,7 @@ def test_a_policy_trained_on_the_rounds_is_the_one_that_learned_in_shadow(failin
     assert len(set(stops_of(again, later))) == 3
 
 
-def test_policies_are_trained_on_the_labels_that_the_log_has() -> None:
+def test_policies_are_trained_on_the_labels_of_the_log() -> None:
     config, day, later = cascade(labels=30), simulated(600), simulated(500, seed=1).rounds()
     policy = served(config, day, label=0)
     assert isinstance(policy, sw.USSLaplace)
@@ -105,7 +105,7 @@ def test_policies_are_trained_on_the_labels_that_the_log_has() -> None:
 
 @pytest.mark.parametrize("answered", [1, 2])
 def test_rounds_without_a_label_do_not_count_as_missing_labels(answered: int) -> None:
-    """Only labels that the policy asked for and did not get do: here none, or every second."""
+    """Only unanswered label requests count: here none, or every second."""
     config, day, later = cascade(labels=60), simulated(600), simulated(1000, seed=1).rounds()
     policy, labelled = specs.build(config.spec()), np.zeros(600, dtype=np.bool_)
     assert isinstance(policy, PairwisePolicy)
@@ -125,15 +125,15 @@ def test_rounds_without_a_label_do_not_count_as_missing_labels(answered: int) ->
     again = train_policy(config.spec(), rounds, missing)
     assert (policy.labels.asked, policy.labels.came) == (60, 60 // answered)
     assert (again.labels.missing, again.labels.came) == (policy.labels.missing, policy.labels.came)
-    # Stage 0 is always right. Only if all labels that were asked for came, they prove it.
+    # Stage 0 is always right, which is proved only if every label request is answered.
     assert stops_of(again, later) == [0] * 1000 or answered == 2
     assert (set(stops_of(policy, later)) == {0}) == (set(stops_of(again, later)) == {0})
     fit = cross_fit(config.spec(), policy, rounds)
     assert (float((fit.stops == 0).mean()) > 0.95) == (answered == 1)
 
 
-def test_a_depth_that_labels_have_fixed_is_that_of_every_policy() -> None:
-    """Stage 1 is always right and the last stage never: labels show that stopping there is best."""
+def test_every_policy_stops_at_a_depth_fixed_by_labels() -> None:
+    """Stage 1 is always right and the last stage never, so labels fix depth 1."""
     config, random = cascade(labels=200), np.random.default_rng(0)
     day = simulated(300)
     day.outputs[:, 0] = random.random(300) < 0.5
@@ -143,7 +143,7 @@ def test_a_depth_that_labels_have_fixed_is_that_of_every_policy() -> None:
     assert set(fit.by_policy.ravel().tolist()) == {1}
 
 
-def test_no_round_is_judged_by_a_policy_that_learned_from_it() -> None:
+def test_every_round_is_decided_by_policies_trained_without_it() -> None:
     config, day = cascade(), simulated(200)
     rounds = with_failures(day.rounds(), 10)
     fit = cross_fit(config.spec(), served(config, day, 10), rounds)
@@ -156,9 +156,9 @@ def test_no_round_is_judged_by_a_policy_that_learned_from_it() -> None:
             assert stops[fold[complete] == k].tolist() == stops_of(policy, left_out)
 
 
-def test_changed_answers_are_not_those_of_the_rounds_learned_from() -> None:
-    """Of 24 intervals at 90 %, fewer than 17 hold the truth once in 600 trials, and at 85 % once in
-    50. In sample, 7 do.
+def test_the_interval_of_changed_answers_covers_those_of_new_requests() -> None:
+    """Of 24 intervals with 90 % coverage, fewer than 17 cover the truth once in 600 trials, with
+    85 % once in 50. In sample, 7 do.
     """
     days = [shadow_day(seed, 5, 100, kind) for kind in WORLDS for seed in range(12)]
     assert sum(day["changed"].inside for day in days) >= 17
@@ -166,8 +166,8 @@ def test_changed_answers_are_not_those_of_the_rounds_learned_from() -> None:
 
 
 def test_identical_rounds_do_not_give_a_zero_width_interval() -> None:
-    nothing = np.zeros((2, 200), dtype=np.int64)
-    fit = CrossFit(nothing, np.zeros((2, FOLDS, 200), dtype=np.int64))
+    stops = np.zeros((2, 200), dtype=np.int64)
+    fit = CrossFit(stops, np.zeros((2, FOLDS, 200), dtype=np.int64))
     agree = np.zeros((200, 3), dtype=np.bool_)
     saving, changed = intervals(np.array(COSTS), 2, agree, fit)
     assert (changed.value, changed.low) == (0.0, 0.0)
@@ -189,29 +189,29 @@ def test_a_report_needs_100_rounds_and_uses_the_newest(tmp_path: Path, monkeypat
     config, day = cascade(), simulated(400)
     spec, policy = config.spec(), served(config, day)
     few = Day(day.contexts[:99], day.outputs[:99])
-    found = estimate(config, spec, policy, written(few, tmp_path / "few.csv"))
-    assert (found.rounds, found.saving, found.changed) == (99, None, None)
-    found = estimate(config, spec, policy, written(day, tmp_path / "all.csv"))
-    assert found.rounds == 400
-    assert found.changed is not None
-    assert found.saving is not None
-    assert sum(found.stops.values()) == pytest.approx(1)
+    estimated = estimate(config, spec, policy, write_log(few, tmp_path / "few.csv"))
+    assert (estimated.rounds, estimated.saving, estimated.changed) == (99, None, None)
+    estimated = estimate(config, spec, policy, write_log(day, tmp_path / "all.csv"))
+    assert estimated.rounds == 400
+    assert estimated.changed is not None
+    assert estimated.saving is not None
+    assert sum(estimated.stops.values()) == pytest.approx(1)
     fit = cross_fit(spec, policy, day.rounds())
     saving, changed = intervals(np.array(COSTS), 2, day.outputs != day.outputs[:, [2]], fit)
-    assert (found.saving, found.changed) == (saving, changed)
-    changes = {(now, then): n for now, then, n in found.changes}
+    assert (estimated.saving, estimated.changed) == (saving, changed)
+    changes = {(old, new): count for old, new, count in estimated.changes}
     assert (
         sum(changes.values())
         == (day.outputs[np.arange(400), fit.stops[0]] != day.outputs[:, 2]).sum()
     )
-    # Two chunks of the log: the answers of both are told apart by what they mean.
-    log = written(day, tmp_path / "all.csv")
+    # With two chunks, equal answers have different codes but count together.
+    log = write_log(day, tmp_path / "all.csv")
     chunks = log.chunks
     monkeypatch.setattr(log, "chunks", lambda: chunks(150))
-    assert estimate(config, spec, policy, log) == found
+    assert estimate(config, spec, policy, log) == estimated
     monkeypatch.setattr(report, "MAX_ROUNDS", 120)
     newest = estimate(config, spec, policy, log)
     assert newest.rounds == 400
-    some = Day(day.contexts[150:], day.outputs[150:])
-    alone = estimate(config, spec, policy, written(some, tmp_path / "some.csv"))
+    recent = Day(day.contexts[150:], day.outputs[150:])
+    alone = estimate(config, spec, policy, write_log(recent, tmp_path / "some.csv"))
     assert (newest.saving, newest.changed) == (alone.saving, alone.changed)

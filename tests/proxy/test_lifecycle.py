@@ -1,4 +1,4 @@
-"""When a proxy is ready, and how it stops."""
+"""Readiness and shutdown of a proxy."""
 
 import asyncio
 import threading
@@ -12,12 +12,19 @@ import pytest
 
 from examples.proxy_upstreams import Upstream
 from stopwise.service.service import Service
-from tests.proxy.harness import Misbehaving, Proxied, proxied, stage, stages, write_config
+from tests.proxy.proxy_harness import (
+    FaultyUpstream,
+    RunningProxy,
+    running_proxy,
+    stage,
+    stages,
+    write_config,
+)
 
-ALL = {"kind": "uss-anchor", "forced_rounds": 1000}  # every stage is asked
+ALL = {"kind": "uss-anchor", "forced_rounds": 1000}  # runs every stage
 
 
-def test_it_is_ready_once_its_cascades_are_loaded(
+def test_the_proxy_is_ready_once_its_cascades_are_loaded(
     models: list[Upstream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered, leave, create = threading.Event(), threading.Event(), Service.create
@@ -28,7 +35,7 @@ def test_it_is_ready_once_its_cascades_are_loaded(
         return await create(service, *arguments)
 
     monkeypatch.setattr(Service, "create", create_late)
-    running = Proxied(write_config(tmp_path, stages(models)))
+    running = RunningProxy(write_config(tmp_path, stages(models)))
     try:
         assert entered.wait(60)
         answer = running.get("/readyz")
@@ -46,17 +53,17 @@ def test_it_is_ready_once_its_cascades_are_loaded(
 
 
 @pytest.mark.parametrize("mode", ["on", "shadow"])
-def test_requests_that_do_not_end_when_it_stops_get_503(
-    models: list[Upstream], bad: Misbehaving, tmp_path: Path, mode: str
+def test_unfinished_requests_get_503_when_the_proxy_stops(
+    models: list[Upstream], faulty: FaultyUpstream, tmp_path: Path, mode: str
 ) -> None:
-    """A hanging stage, then one that would be asked next: no internal error."""
-    slow = [stage("hang", bad, 0.01), stage("phrases", models[2], 0.3)]
+    """A stage hangs, and the next must not run: not an internal error."""
+    slow = [stage("hang", faulty, 0.01), stage("phrases", models[2], 0.3)]
     more = {"mode": mode, "policy": ALL} | ({"answer": "hang"} if mode == "shadow" else {})
     with (
-        proxied(tmp_path, slow, service_stop_timeout=0.2, **more) as proxy,
+        running_proxy(tmp_path, slow, service_stop_timeout=0.2, **more) as proxy,
         ThreadPoolExecutor(8) as pool,
     ):
-        waiting = [pool.submit(proxy.ask_for) for _ in range(8)]
+        waiting = [pool.submit(proxy.chat) for _ in range(8)]
 
         async def asked() -> None:
             while len(proxy.app._in_flight) < 8:
@@ -64,31 +71,31 @@ def test_requests_that_do_not_end_when_it_stops_get_503(
 
         proxy.run(asked())
         proxy.ask_to_stop()
-        answers = [one.result() for one in waiting]
-        assert {one.status_code for one in answers} == {503}, answers[0].text
-        assert {one.json()["error"]["code"] for one in answers} == {"unavailable"}
+        answers = [future.result() for future in waiting]
+        assert {answer.status_code for answer in answers} == {503}, answers[0].text
+        assert {answer.json()["error"]["code"] for answer in answers} == {"unavailable"}
 
 
 @pytest.mark.parametrize("mode", ["on", "shadow"])
-def test_it_stops_under_load_without_internal_errors(
+def test_the_proxy_stops_under_load_without_internal_errors(
     models: list[Upstream], tmp_path: Path, mode: str
 ) -> None:
     statuses: Counter[int] = Counter()
     begun = threading.Event()
 
-    def ask(proxy: Proxied) -> None:
+    def ask(proxy: RunningProxy) -> None:
         with httpx.Client(base_url=proxy.url, timeout=60, trust_env=False, verify=False) as client:
             body = {"model": "tickets", "messages": [{"role": "user", "content": "hello invoice"}]}
             while True:
                 try:
                     statuses[client.post("/v1/chat/completions", json=body).status_code] += 1
                 except httpx.TransportError:
-                    return  # it listens no more
+                    return  # it no longer listens
                 if statuses[200] > 40:
                     begun.set()
 
     with (
-        proxied(tmp_path, stages(models), service_stop_timeout=0.05, mode=mode) as proxy,
+        running_proxy(tmp_path, stages(models), service_stop_timeout=0.05, mode=mode) as proxy,
         ThreadPoolExecutor(8) as pool,
     ):
         clients = [pool.submit(ask, proxy) for _ in range(8)]

@@ -1,4 +1,4 @@
-"""Hostile upstreams and slow callers: memory and time stay bounded, and errors name the limit."""
+"""Hostile upstreams and slow callers: memory and time are bounded, errors name the limit."""
 
 import asyncio
 import gzip
@@ -19,21 +19,28 @@ from stopwise.errors import InvalidParameterError
 from stopwise.proxy.chat import Answer, StageFailure, StreamCollector
 from stopwise.proxy.config import load_config
 from stopwise.proxy.upstream import CHUNK_SIZE, MAX_MEMBERS, Decompressor, EventSplitter, Relay
-from tests.proxy.harness import MESSAGES, Misbehaving, Proxied, proxied, stage, write_config
+from tests.proxy.proxy_harness import (
+    MESSAGES,
+    FaultyUpstream,
+    RunningProxy,
+    running_proxy,
+    stage,
+    write_config,
+)
 from tests.service.harness import JSON, received
 
-ALL = {"kind": "uss-anchor", "forced_rounds": 1000}  # every stage is asked
+ALL = {"kind": "uss-anchor", "forced_rounds": 1000}  # runs every stage
 SIZE = 48_000_000  # bytes after decompression: more than the limit, and than any socket buffer
 EVENTS = "text/event-stream"
 
 
-def said(text: str, index: int = 0) -> bytes:
+def content_event(text: str, index: int = 0) -> bytes:
     choice = {"index": index, "delta": {"content": text}, "finish_reason": None}
     return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
 
 
 ANSWER = json.dumps({"choices": [{"message": {"role": "assistant", "content": "yes"}}]}).encode()
-STREAM = said("yes") + b"data: [DONE]\n\n"
+STREAM = content_event("yes") + b"data: [DONE]\n\n"
 
 
 def raw_deflate(body: bytes) -> bytes:
@@ -48,21 +55,21 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
     "raw deflate": raw_deflate,
 }
 PLAIN: dict[str, bytes] = {"answer": ANSWER, "stream": STREAM, "bomb": b" " * SIZE}
-LISTS = b',"x":[' + b"[]," * 1_000_000 + b"[]]}"  # as values, they take twenty times as much memory
+LISTS = b',"x":[' + b"[]," * 1_000_000 + b"[]]}"  # decoded, twenty times as large
 PLAIN["lists"] = ANSWER[:-1] + LISTS
-PLAIN["stream lists"] = said("yes")[:-3] + LISTS + b"\n\n" + STREAM
+PLAIN["stream lists"] = content_event("yes")[:-3] + LISTS + b"\n\n" + STREAM
 PLAIN["stream bomb"] = (b": ping\n\n" * (SIZE // 8))[:SIZE]
 ENDLESS: dict[str, Callable[[int], bytes]] = {
     "a line": lambda k: b"x" * CHUNK_SIZE,
     "an event": lambda k: b"data: x\n" * 8192,
     "comments": lambda k: b": ping\n\n" * 8192,
-    "choices": lambda k: b"".join(said("", 1000 * k + j) for j in range(1000)),
-    "text": lambda k: said("yes" * 10_000) * 2,
+    "choices": lambda k: b"".join(content_event("", 1000 * k + j) for j in range(1000)),
+    "text": lambda k: content_event("yes" * 10_000) * 2,
 }
 
 
 class HostileHandler(Handler):
-    server: "Hostile"
+    server: "HostileUpstream"
 
     def answer(self, request: dict[str, Any]) -> None:
         encoding, _, how = request["model"].partition(": ")
@@ -70,7 +77,7 @@ class HostileHandler(Handler):
             self.send_endless(ENDLESS[how])
         elif how == "pause":
             self.start(EVENTS)
-            self.wfile.write(said("yes"))
+            self.wfile.write(content_event("yes"))
             self.wait_until_closed()
         elif how == "silence":
             self.wait_until_closed()
@@ -110,7 +117,7 @@ class HostileHandler(Handler):
             self.server.closed.set()
 
     def send_long(self) -> None:
-        """Send a stream and note when sending it has to wait."""
+        """Send a stream; signal each time that sending blocks."""
         self.start(EVENTS)
         self.connection.settimeout(1)
         left = memoryview(self.server.long)
@@ -124,10 +131,10 @@ class HostileHandler(Handler):
             self.server.finished.release()
 
 
-class Hostile(Upstream):
-    """An upstream that sends too much, or nothing more; the model asked for says how."""
+class HostileUpstream(Upstream):
+    """An upstream that sends too much or stalls; the requested model selects how."""
 
-    long = (said("yes" * 10_000) * (SIZE // 30_000)) + b"data: [DONE]\n\n"
+    long = (content_event("yes" * 10_000) * (SIZE // 30_000)) + b"data: [DONE]\n\n"
 
     def __init__(self) -> None:
         super().__init__(lambda text: ("account", -0.1))
@@ -139,23 +146,23 @@ class Hostile(Upstream):
 
 
 @pytest.fixture
-def hostile() -> Iterator[Hostile]:
-    server = Hostile()
+def hostile() -> Iterator[HostileUpstream]:
+    server = HostileUpstream()
     yield server
     server.close()
 
 
-def cascade(hostile: Hostile, how: str) -> list[dict[str, Any]]:
+def cascade(hostile: HostileUpstream, how: str) -> list[dict[str, Any]]:
     first = {**stage("first", hostile, 0.01), "model": ": answer"}
     return [first, {**stage("last", hostile, 0.3), "model": how, "timeout": 3600}]
 
 
-def cascades(hostile: Hostile, *hows: str) -> dict[str, Any]:
+def cascades(hostile: HostileUpstream, *hows: str) -> dict[str, Any]:
     return {f"c{k}": cascade(hostile, how) for k, how in enumerate(hows)}
 
 
-def call(proxy: Proxied, **more: Any) -> socket.socket:
-    """Send a request on a connection of its own, and read nothing."""
+def call(proxy: RunningProxy, **more: Any) -> socket.socket:
+    """Send a request on a new connection without reading the response."""
     line = socket.create_connection(("127.0.0.1", proxy.port), timeout=60)
     body = json.dumps({"model": "tickets", "messages": MESSAGES, **more}).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
@@ -168,22 +175,26 @@ def call(proxy: Proxied, **more: Any) -> socket.socket:
 
 
 @pytest.mark.parametrize("mode", ["on", "shadow"])
-def test_compressed_answers_are_read(hostile: Hostile, tmp_path: Path, mode: str) -> None:
+def test_compressed_answers_are_decompressed(
+    hostile: HostileUpstream, tmp_path: Path, mode: str
+) -> None:
     hows = [f"{encoding}: {what}" for encoding in PACKED for what in ("answer", "stream")]
-    with proxied(tmp_path, cascades(hostile, *hows), mode=mode, policy=ALL) as proxy:
+    with running_proxy(tmp_path, cascades(hostile, *hows), mode=mode, policy=ALL) as proxy:
         for k, how in enumerate(hows):
-            answer = proxy.ask_for({"model": f"c{k}", "stream": "stream" in how})
+            answer = proxy.chat({"model": f"c{k}", "stream": "stream" in how})
             assert answer.headers["x-stopwise-arm"] == "last", how
             assert answer.content == (STREAM if "stream" in how else ANSWER)
 
 
 @pytest.mark.parametrize("mode", ["on", "shadow"])
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", ""])
-def test_an_answer_that_is_too_large_is_a_stage_that_fails(
-    hostile: Hostile, tmp_path: Path, encoding: str, mode: str
+def test_an_answer_above_max_answer_fails_the_stage(
+    hostile: HostileUpstream, tmp_path: Path, encoding: str, mode: str
 ) -> None:
-    with proxied(tmp_path, cascade(hostile, f"{encoding}: bomb"), mode=mode, policy=ALL) as proxy:
-        answer = proxy.ask_for()
+    with running_proxy(
+        tmp_path, cascade(hostile, f"{encoding}: bomb"), mode=mode, policy=ALL
+    ) as proxy:
+        answer = proxy.chat()
         if mode == "on":
             assert answer.status_code == 200
             assert answer.headers["x-stopwise-arm"] == "first"
@@ -196,78 +207,82 @@ def test_an_answer_that_is_too_large_is_a_stage_that_fails(
 
 
 @pytest.mark.parametrize("mode", ["on", "shadow"])
-def test_a_stream_that_is_too_large_ends_with_an_error(
-    hostile: Hostile, tmp_path: Path, mode: str
+def test_a_stream_above_max_stream_ends_with_an_error(
+    hostile: HostileUpstream, tmp_path: Path, mode: str
 ) -> None:
     limits = {"limits_max_stream": 2_000_000}
     stages = cascade(hostile, "gzip: stream bomb")
-    with proxied(tmp_path, stages, mode=mode, policy=ALL, **limits) as proxy:
-        answer = proxy.ask_for({"stream": True})
+    with running_proxy(tmp_path, stages, mode=mode, policy=ALL, **limits) as proxy:
+        answer = proxy.chat({"stream": True})
         assert len(answer.content) < 2_001_000
         *_, error = answer.content.strip().split(b"\n\n")
         assert b"exceeds 2,000,000 bytes: to allow more, raise max_stream" in error
 
 
-def test_encodings_that_are_not_supported_fail(hostile: Hostile, tmp_path: Path) -> None:
+def test_unsupported_encodings_fail_the_stage(hostile: HostileUpstream, tmp_path: Path) -> None:
     hows = ["br: answer", "gzip, gzip: answer", "zstd: stream"]
-    with proxied(tmp_path, cascades(hostile, *hows)) as proxy:
+    with running_proxy(tmp_path, cascades(hostile, *hows)) as proxy:
         for k in range(len(hows)):
-            answer = proxy.ask_for({"model": f"c{k}", "stream": "stream" in hows[k]})
+            answer = proxy.chat({"model": f"c{k}", "stream": "stream" in hows[k]})
             assert answer.status_code == 502
             assert "is not supported (gzip, deflate)" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("how", ENDLESS)
-def test_endless_streams_end_in_mode_on(hostile: Hostile, tmp_path: Path, how: str) -> None:
+def test_endless_streams_are_cut_off_in_mode_on(
+    hostile: HostileUpstream, tmp_path: Path, how: str
+) -> None:
     limits = {"limits_max_stream": 3_000_000, "limits_max_line": 100_000}
     limits["limits_max_answer"] = 1_000_000
     named = {"comments": "max_stream", "choices": "max_answer", "text": "max_answer"}
     stages = cascade(hostile, f"endless: {how}")
-    with proxied(tmp_path, stages, mode="on", policy=ALL, **limits) as proxy:
-        answer = proxy.ask_for({"stream": True})
+    with running_proxy(tmp_path, stages, mode="on", policy=ALL, **limits) as proxy:
+        answer = proxy.chat({"stream": True})
         option = named.get(how, "max_line").encode()
-        if how in named:  # it has begun
+        if how in named:  # the stream has started
             assert b"to allow more, raise " + option in answer.content[-300:]
         else:
             assert answer.headers["x-stopwise-arm"] == "first"
         assert hostile.closed.wait(60)
 
 
-def test_long_lines_are_untouched_in_shadow(hostile: Hostile, tmp_path: Path) -> None:
+def test_long_lines_are_forwarded_unchanged_in_shadow_mode(
+    hostile: HostileUpstream, tmp_path: Path
+) -> None:
     limits = {"limits_max_line": 10, "limits_max_answer": 1000}
-    with proxied(tmp_path, cascade(hostile, ": stream"), sample=1.0, **limits) as proxy:
-        assert proxy.ask_for({"stream": True}).content == STREAM
-        assert proxy.app._shadow.held == 0  # nothing to learn from
+    with running_proxy(tmp_path, cascade(hostile, ": stream"), sample=1.0, **limits) as proxy:
+        assert proxy.chat({"stream": True}).content == STREAM
+        assert proxy.app._shadow.held == 0  # not queued for learning
 
 
 @pytest.mark.parametrize("mode", ["on", "shadow"])
 @pytest.mark.parametrize("how", ["lists", "stream lists"])
-def test_answers_with_too_many_values_are_not_decoded(
-    hostile: Hostile, tmp_path: Path, how: str, mode: str
+def test_answers_with_too_many_json_values_are_not_decoded(
+    hostile: HostileUpstream, tmp_path: Path, how: str, mode: str
 ) -> None:
     stages = cascade(hostile, f": {how}")
-    with proxied(tmp_path, stages, mode=mode, policy=ALL, sample=1.0) as proxy:
-        answer = proxy.ask_for({"stream": "stream" in how})
+    with running_proxy(tmp_path, stages, mode=mode, policy=ALL, sample=1.0) as proxy:
+        answer = proxy.chat({"stream": "stream" in how})
         assert answer.status_code == 200
         if mode == "on":
             assert answer.headers["x-stopwise-arm"] == "first"
         else:
             assert answer.content == PLAIN[how]
-            assert proxy.app._shadow.held == 0  # nothing to learn from
+            assert proxy.app._shadow.held == 0  # not queued for learning
         body = b'{"model": "tickets", "messages": [{"role": "user"' + LISTS + b"]}"
         refused = proxy.post("/v1/chat/completions", content=body, headers=JSON)
         assert refused.status_code == 413
         assert refused.json()["error"]["message"] == "the request has too many JSON values"
 
 
-def test_members_of_a_compressed_body_are_bounded() -> None:
+def test_the_members_of_a_compressed_body_are_limited() -> None:
     decompressor = Decompressor("gzip")
     assert b"".join(decompressor.chunks(gzip.compress(b"a") * MAX_MEMBERS)) == b"a" * MAX_MEMBERS
     with pytest.raises(StageFailure, match="1000 gzip members"):
         list(decompressor.chunks(gzip.compress(b"")))
 
 
-def test_a_body_is_decompressed_from_single_bytes() -> None:
+def test_a_body_that_arrives_in_single_bytes_is_decompressed() -> None:
     body = bytes(200_000)
     for encoding, pack in PACKED.items():
         decompressor = Decompressor(encoding.removeprefix("raw "))
@@ -281,7 +296,7 @@ def test_a_body_is_decompressed_from_single_bytes() -> None:
         list(Decompressor("gzip").chunks(b"{}"))
 
 
-def test_limits_are_checked(hostile: Hostile, tmp_path: Path) -> None:
+def test_invalid_limits_are_rejected(hostile: HostileUpstream, tmp_path: Path) -> None:
     for limits, words in (
         ({"limits_max_answers": 5}, "did you mean 'max_answer'"),
         ({"limits_max_line": 0}, "limits.max_line"),
@@ -297,39 +312,41 @@ def test_limits_are_checked(hostile: Hostile, tmp_path: Path) -> None:
 PIECES = 200_000  # quadratic work would copy or search more than a terabyte, and take minutes
 
 
-def test_a_text_of_many_pieces_is_joined_in_linear_time() -> None:
-    streamed = StreamCollector(10**9)
-    chunk = said("é" * 50).removeprefix(b"data: ").strip()
+def test_many_pieces_of_text_are_joined_in_linear_time() -> None:
+    collector = StreamCollector(10**9)
+    chunk = content_event("é" * 50).removeprefix(b"data: ").strip()
     for _ in range(PIECES):
-        streamed.add(chunk)
-    assert len(Answer(streamed.body()).text) == 50 * PIECES
+        collector.add(chunk)
+    assert len(Answer(collector.body()).text) == 50 * PIECES
 
 
-def test_a_line_of_many_parts_is_cut_in_linear_time() -> None:
+def test_a_line_in_many_chunks_is_split_in_linear_time() -> None:
     events = EventSplitter(10**9)
     for _ in range(PIECES):
         assert not events.add(b"x" * 100)
     assert [len(event) for event in events.add(b"\n\n")] == [100 * PIECES]
 
 
-def test_a_text_of_single_letters_is_held_compactly() -> None:
-    streamed = StreamCollector(1_000_000)
-    chunk = said("y").removeprefix(b"data: ").strip()
+def test_single_letters_are_stored_compactly() -> None:
+    collector = StreamCollector(1_000_000)
+    chunk = content_event("y").removeprefix(b"data: ").strip()
     for _ in range(10_000):
-        streamed.add(chunk)
-    assert streamed._held < 12_000
-    choices = [said("", index).removeprefix(b"data: ").strip() for index in range(10_000)]
+        collector.add(chunk)
+    assert collector._held < 12_000
+    choices = [content_event("", index).removeprefix(b"data: ").strip() for index in range(10_000)]
     with pytest.raises(StageFailure, match="raise max_answer"):
-        list(map(streamed.add, choices))
+        list(map(collector.add, choices))
 
 
 # -- callers -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["on", "shadow"])
-def test_streams_wait_for_slow_readers(hostile: Hostile, tmp_path: Path, mode: str) -> None:
+def test_streams_wait_for_slow_readers(hostile: HostileUpstream, tmp_path: Path, mode: str) -> None:
     limits = {"limits_max_stream": 10 * SIZE, "limits_max_answer": 10 * SIZE}
-    with proxied(tmp_path, cascade(hostile, ": long"), mode=mode, policy=ALL, **limits) as proxy:
+    with running_proxy(
+        tmp_path, cascade(hostile, ": long"), mode=mode, policy=ALL, **limits
+    ) as proxy:
         lines = [call(proxy, stream=True) for _ in range(3)]
         for _ in lines:
             assert hostile.blocked.acquire(timeout=60)
@@ -340,12 +357,14 @@ def test_streams_wait_for_slow_readers(hostile: Hostile, tmp_path: Path, mode: s
                 assert answer.read() == hostile.long
 
 
-def test_a_caller_that_reads_nothing_is_disconnected(hostile: Hostile, tmp_path: Path) -> None:
+def test_a_caller_that_reads_nothing_is_disconnected(
+    hostile: HostileUpstream, tmp_path: Path
+) -> None:
     limits = {"limits_max_stream": 10**12, "limits_caller_pause": 0.3}
-    with proxied(tmp_path, cascade(hostile, "endless: comments"), **limits) as proxy:
+    with running_proxy(tmp_path, cascade(hostile, "endless: comments"), **limits) as proxy:
         line = call(proxy, stream=True)
         assert hostile.closed.wait(60)
-        assert not received(line).endswith(b"0\r\n\r\n")  # it can tell that this is not the end
+        assert not received(line).endswith(b"0\r\n\r\n")  # the caller can detect the truncation
         line.close()
 
 
@@ -353,9 +372,9 @@ def test_a_caller_that_reads_nothing_is_disconnected(hostile: Hostile, tmp_path:
 @pytest.mark.parametrize("how", ["pause", "silence"])
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_caller_that_disconnects_cancels_the_call(
-    hostile: Hostile, tmp_path: Path, mode: str, how: str, stream: bool
+    hostile: HostileUpstream, tmp_path: Path, mode: str, how: str, stream: bool
 ) -> None:
-    with proxied(tmp_path, cascade(hostile, f": {how}"), mode=mode, policy=ALL) as proxy:
+    with running_proxy(tmp_path, cascade(hostile, f": {how}"), mode=mode, policy=ALL) as proxy:
         line = call(proxy, stream=stream)
         assert hostile.asked.wait(60)
         if stream and how == "pause":
@@ -365,21 +384,21 @@ def test_a_caller_that_disconnects_cancels_the_call(
 
 
 def test_a_caller_that_stalls_and_disconnects_cancels_the_call(
-    hostile: Hostile, tmp_path: Path
+    hostile: HostileUpstream, tmp_path: Path
 ) -> None:
     limits = {"limits_max_stream": 10**12, "limits_max_answer": 10**12}
-    with proxied(tmp_path, cascade(hostile, ": long"), **limits) as proxy:
+    with running_proxy(tmp_path, cascade(hostile, ": long"), **limits) as proxy:
         line = call(proxy, stream=True)
         assert hostile.blocked.acquire(timeout=60)
         line.close()
-        proxy.run(all_tasks_end("_worked"))
+        proxy.run(all_tasks_end("ProxyApp._answer"))
 
 
-def test_a_stop_while_a_stream_begins_cancels_the_call(
-    hostile: Hostile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_shutdown_while_a_stream_starts_cancels_the_call(
+    hostile: HostileUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin = Relay.begin
-    with proxied(tmp_path, cascade(hostile, ": pause")) as proxy:
+    with running_proxy(tmp_path, cascade(hostile, ": pause")) as proxy:
 
         def begin_and_stop(relay: Relay, media_type: str) -> None:
             begin(relay, media_type)
@@ -389,23 +408,23 @@ def test_a_stop_while_a_stream_begins_cancels_the_call(
         monkeypatch.setattr(Relay, "begin", begin_and_stop)
         with call(proxy, stream=True) as line:
             assert received(line).startswith(b"HTTP/1.1 503")
-        proxy.run(all_tasks_end("_worked"))
+        proxy.run(all_tasks_end("ProxyApp._answer"))
 
 
 async def all_tasks_end(name: str) -> None:
-    """Wait until no task of a coroutine with that name is left."""
+    """Wait until all tasks of a coroutine with this name have ended."""
 
     def running() -> list[Any]:
-        return [one for one in asyncio.all_tasks() if name in repr(one.get_coro())]
+        return [task for task in asyncio.all_tasks() if name in repr(task.get_coro())]
 
     while running():
         await asyncio.sleep(0.005)
 
 
 def test_headers_of_a_stream_do_not_wait_for_its_first_event(
-    hostile: Hostile, tmp_path: Path
+    hostile: HostileUpstream, tmp_path: Path
 ) -> None:
-    with proxied(tmp_path, cascade(hostile, ": pause")) as proxy:
+    with running_proxy(tmp_path, cascade(hostile, ": pause")) as proxy:
         line = call(proxy, stream=True)
         assert line.recv(1000).startswith(b"HTTP/1.1 200")
         line.close()
@@ -414,13 +433,13 @@ def test_headers_of_a_stream_do_not_wait_for_its_first_event(
 # -- the queue in shadow -------------------------------------------------------------------------
 
 
-def test_the_shadow_queue_is_bounded_in_bytes(
-    models: list[Upstream], bad: Misbehaving, tmp_path: Path
+def test_the_shadow_queue_is_limited_in_bytes(
+    models: list[Upstream], faulty: FaultyUpstream, tmp_path: Path
 ) -> None:
-    stages = [stage("hang", bad, 0.01), stage("phrases", models[2], 0.3)]
-    with proxied(tmp_path, stages, sample=1.0, limits_shadow_queue=10_000) as proxy:
+    stages = [stage("hang", faulty, 0.01), stage("phrases", models[2], 0.3)]
+    with running_proxy(tmp_path, stages, sample=1.0, limits_shadow_queue=10_000) as proxy:
         text = [{"role": "user", "content": "invoice " * 500}]
         for _ in range(5):
-            assert proxy.ask_for({"messages": text}).status_code == 200
-        assert proxy.counted("shadow dropped") == 3
+            assert proxy.chat({"messages": text}).status_code == 200
+        assert proxy.event_count("shadow dropped") == 3
         assert 8_000 < proxy.app._shadow.held <= 10_000

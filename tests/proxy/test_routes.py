@@ -1,4 +1,4 @@
-"""The two routes beside those of the service: keys, and labels for their rounds."""
+"""Keys, label requests and errors on the routes of the proxy."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ import pytest
 
 from examples.proxy_upstreams import Upstream
 from stopwise.service.http.keys import add_key
-from tests.proxy.harness import MESSAGES, proxied, stages
+from tests.proxy.proxy_harness import MESSAGES, running_proxy, stages
 
 
-def test_keys_are_those_of_the_service(models: list[Upstream], tmp_path: Path) -> None:
+def test_keys_of_the_service_protect_the_chat_route(models: list[Upstream], tmp_path: Path) -> None:
     file = tmp_path / "keys.jsonl"
     keys = {scope: add_key(file, scope, [scope])[1] for scope in ("decide", "observe")}
     other = add_key(file, "other", ["decide"], cascades=["other"])[1]
-    with proxied(tmp_path, stages(models), service_keys=str(file)) as proxy:
+    with running_proxy(tmp_path, stages(models), service_keys=str(file)) as proxy:
 
         def ask(key: str) -> str | None:
             with openai.OpenAI(base_url=f"{proxy.url}/v1", api_key=key, max_retries=0) as client:
@@ -23,7 +23,7 @@ def test_keys_are_those_of_the_service(models: list[Upstream], tmp_path: Path) -
 
         assert ask(keys["decide"]) == "billing"
         with pytest.raises(openai.AuthenticationError):
-            ask("none of ours")
+            ask("not a key")
         with pytest.raises(openai.PermissionDeniedError, match="scope 'decide'"):
             ask(keys["observe"])
         with pytest.raises(openai.PermissionDeniedError, match="restricted to these cascades"):
@@ -31,20 +31,20 @@ def test_keys_are_those_of_the_service(models: list[Upstream], tmp_path: Path) -
         assert all("authorization" not in str(body).lower() for body in models[2].bodies[-1:])
 
 
-def test_a_policy_with_labels_asks_for_them(models: list[Upstream], tmp_path: Path) -> None:
+def test_a_policy_with_labels_requests_them(models: list[Upstream], tmp_path: Path) -> None:
     compare = "choice:account|billing|outage"
-    with proxied(tmp_path, stages(models), mode="on", labels=50, compare=compare) as proxy:
+    with running_proxy(tmp_path, stages(models), mode="on", labels=50, compare=compare) as proxy:
         ticket = "hey this is not about invoice but about login thanks"  # the stages disagree
-        answer = proxy.ask_for({"messages": [{"role": "user", "content": ticket}]})
+        answer = proxy.chat({"messages": [{"role": "user", "content": ticket}]})
         name = answer.headers["x-stopwise-round"]
         wanted = proxy.get("/v1/cascades/tickets/label-requests").json()["rounds"]
-        assert [one["id"] for one in wanted] == [name]
+        assert [request["id"] for request in wanted] == [name]
         place = f"/v1/cascades/tickets/rounds/{name}/label"
         assert proxy.post(place, {"label": "account"}).json()["labelled"] == 1
 
 
-def test_other_routes_and_bodies_keep_their_errors(models: list[Upstream], tmp_path: Path) -> None:
-    with proxied(tmp_path, stages(models)) as proxy:
+def test_only_openai_routes_have_openai_errors(models: list[Upstream], tmp_path: Path) -> None:
+    with running_proxy(tmp_path, stages(models)) as proxy:
         assert set(proxy.get("/v1/nothing").json()["error"]) == {"code", "message"}
         for how in ({"content": b"{"}, {"content": b"[]"}, {"content": b'{"messages": 3}'}):
             answer = proxy.ask(

@@ -1,4 +1,4 @@
-"""Attacks on a proxy process: its memory stays bounded."""
+"""The memory of a proxy under attack is bounded."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Labels of a proxy's rounds: compared as its answers are, and against these answers."""
+"""Labels of the proxy's rounds are compared with the answers of the round."""
 
 import itertools
 import json
@@ -15,17 +15,25 @@ from typer.testing import CliRunner
 from examples.proxy_upstreams import Upstream
 from stopwise.cli.main import app
 from stopwise.service.domain.outputs import fingerprint
-from tests.proxy.harness import MESSAGES, TOOL, Proxied, ProxyProcess, proxied, stage, write_config
+from tests.proxy.proxy_harness import (
+    MESSAGES,
+    TOOL,
+    ProxyProcess,
+    RunningProxy,
+    running_proxy,
+    stage,
+    write_config,
+)
 
-POLICY: Any = {"kind": "uss-laplace", "labels": 1000, "forced_rounds": 100_000}  # all are asked
+POLICY: Any = {"kind": "uss-laplace", "labels": 1000, "forced_rounds": 100_000}  # runs every stage
 SAME = "def same(a, b):\n    return sorted(a.lower().split()) == sorted(b.lower().split())\n"
 NEAR = "def same(a, b):\n    return abs(float(a) - float(b)) <= 1\n"
 NUMBERS = itertools.count()  # modules of two tests must not have the same name
-LONG = "once upon a time " * 400  # beyond what is stored of an output
+LONG = "once upon a time " * 400  # longer than a stored output
 
 
-class Parrot:
-    """Upstreams that answer with what a test says, one after the other."""
+class FixedUpstreams:
+    """Upstreams with fixed answers, which a test may replace."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
@@ -35,7 +43,7 @@ class Parrot:
         return lambda text: (self.answers[k], -0.1)
 
     def stages(self) -> list[dict[str, Any]]:
-        return [stage(f"m{k}", one, 0.01 * 10**k) for k, one in enumerate(self.servers)]
+        return [stage(f"m{k}", server, 0.01 * 10**k) for k, server in enumerate(self.servers)]
 
     def close(self) -> None:
         for server in self.servers:
@@ -43,15 +51,15 @@ class Parrot:
 
 
 @pytest.fixture
-def parrot() -> Iterator[Parrot]:
-    parrot = Parrot("billing", "account")
-    yield parrot
-    parrot.close()
+def upstreams() -> Iterator[FixedUpstreams]:
+    upstreams = FixedUpstreams("billing", "account")
+    yield upstreams
+    upstreams.close()
 
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, str]]:
-    """Return what writes a module with a function, and says what to write for ``compare``."""
+    """Return a function that writes a module and returns the value for ``compare``."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def write(source: str) -> dict[str, str]:
@@ -62,10 +70,10 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], d
     return write
 
 
-def ask(proxy: Proxied, **more: Any) -> str:
-    """Ask through the client of OpenAI; return the id of the round."""
+def ask(proxy: RunningProxy, **more: Any) -> str:
+    """Send a request with OpenAI's client; return the id of the round."""
     with openai.OpenAI(base_url=f"{proxy.url}/v1", api_key="any", max_retries=0) as client:
-        while True:  # on a busy machine a commit may take too long: then there is no round
+        while True:  # on a busy machine, a slow commit leaves the answer without a round
             raw = client.chat.completions.with_raw_response.create(
                 model="tickets", messages=MESSAGES, **more
             )
@@ -74,23 +82,23 @@ def ask(proxy: Proxied, **more: Any) -> str:
                 return str(raw.headers["x-stopwise-round"])
 
 
-def label(proxy: Proxied, name: str, label: Any) -> httpx.Response:
+def label(proxy: RunningProxy, name: str, label: Any) -> httpx.Response:
     return proxy.post(f"/v1/cascades/tickets/rounds/{name}/label", {"label": label})
 
 
-def unmatched(proxy: Proxied) -> int:
+def unmatched(proxy: RunningProxy) -> int:
     return proxy.service.state.cascades["tickets"].counts.unmatched_labels
 
 
-def right_arms(proxy: Proxied, name: str) -> list[bool]:
-    """Return which arms the newest label of a round calls right, from the log."""
+def right_arms(proxy: RunningProxy, name: str) -> list[bool]:
+    """Return which arms are right by the newest label of a round, from the log."""
     cascade = proxy.service.state.cascades["tickets"]
     number = cascade.ledger.number(name)
 
     async def read() -> list[bool]:
         _, reported = await proxy.service.round_events(cascade, number)
         assert reported is not None
-        return [fingerprint(one) == cascade.ledger.labels[number] for one in reported.outputs]
+        return [fingerprint(output) == cascade.ledger.labels[number] for output in reported.outputs]
 
     return proxy.run(read())
 
@@ -123,29 +131,38 @@ def right_arms(proxy: Proxied, name: str) -> list[bool]:
         ("text", [LONG, "no"], [LONG.upper()], [LONG + "end"]),
     ],
 )
-def test_labels_are_compared_as_answers_are(
-    parrot: Parrot, tmp_path: Path, compare: str, answers: list[str], right: Any, wrong: Any
+def test_labels_are_compared_like_answers(
+    upstreams: FixedUpstreams,
+    tmp_path: Path,
+    compare: str,
+    answers: list[str],
+    right: Any,
+    wrong: Any,
 ) -> None:
-    parrot.answers = answers
+    upstreams.answers = answers
     options: Any = {"mode": "on", "policy": POLICY, "compare": compare}
-    with proxied(tmp_path, parrot.stages(), **options) as proxy:
-        for one in right:
+    with running_proxy(tmp_path, upstreams.stages(), **options) as proxy:
+        for text in right:
             name = ask(proxy)
-            assert label(proxy, name, one).status_code == 200
-            assert right_arms(proxy, name) == [True, False], one
-        for one in wrong:
+            assert label(proxy, name, text).status_code == 200
+            assert right_arms(proxy, name) == [True, False], text
+        for text in wrong:
             name = ask(proxy)
-            assert label(proxy, name, one).status_code == 200
-            assert right_arms(proxy, name) == [False, False], one
+            assert label(proxy, name, text).status_code == 200
+            assert right_arms(proxy, name) == [False, False], text
 
 
-def test_a_shown_answer_is_a_label(parrot: Parrot, tmp_path: Path, module: Any) -> None:
-    # What the dashboard offers is what the service shows: of a long answer, its hash.
+def test_a_displayed_output_is_a_valid_label(
+    upstreams: FixedUpstreams, tmp_path: Path, module: Any
+) -> None:
+    # The dashboard offers outputs as the service shows them; long ones are hashes.
     for k, compare in enumerate(("text", "number", "json", module(SAME))):
         folder = tmp_path / str(k)
         folder.mkdir()
-        parrot.answers = [LONG, "7"]
-        with proxied(folder, parrot.stages(), mode="on", policy=POLICY, compare=compare) as proxy:
+        upstreams.answers = [LONG, "7"]
+        with running_proxy(
+            folder, upstreams.stages(), mode="on", policy=POLICY, compare=compare
+        ) as proxy:
             for arm in ("m0", "m1"):
                 ask(proxy)
                 (wanted, *_) = proxy.get("/v1/cascades/tickets/label-requests").json()["rounds"]
@@ -155,7 +172,9 @@ def test_a_shown_answer_is_a_label(parrot: Parrot, tmp_path: Path, module: Any) 
                 assert unmatched(proxy) == 0
 
 
-def test_calls_of_tools_are_labelled_by_calls(parrot: Parrot, tmp_path: Path, module: Any) -> None:
+def test_tool_calls_are_labelled_by_tool_calls(
+    upstreams: FixedUpstreams, tmp_path: Path, module: Any
+) -> None:
     def call(topic: str) -> dict[str, Any]:
         arguments = json.dumps({"topic": topic}, indent=1)
         return {"tool_calls": [{"function": {"name": "sort", "arguments": arguments}}]}
@@ -163,7 +182,7 @@ def test_calls_of_tools_are_labelled_by_calls(parrot: Parrot, tmp_path: Path, mo
     for k, compare in enumerate(("text", module(SAME))):
         (tmp_path / str(k)).mkdir()
         options: Any = {"mode": "on", "policy": POLICY, "compare": compare}
-        with proxied(tmp_path / str(k), parrot.stages(), **options) as proxy:
+        with running_proxy(tmp_path / str(k), upstreams.stages(), **options) as proxy:
             assert label(proxy, ask(proxy, tools=[TOOL]), call("billing")).status_code == 200
             assert unmatched(proxy) == 0
             assert label(proxy, ask(proxy, tools=[TOOL]), call("outage")).status_code == 200
@@ -173,13 +192,13 @@ def test_calls_of_tools_are_labelled_by_calls(parrot: Parrot, tmp_path: Path, mo
 
 
 def test_a_function_compares_labels_with_the_answers_of_that_round(
-    parrot: Parrot, tmp_path: Path, module: Any
+    upstreams: FixedUpstreams, tmp_path: Path, module: Any
 ) -> None:
     options: Any = {"mode": "on", "policy": POLICY, "compare": module(SAME)}
-    with proxied(tmp_path, parrot.stages(), **options) as proxy:
-        parrot.answers = ["red green", "blue"]
+    with running_proxy(tmp_path, upstreams.stages(), **options) as proxy:
+        upstreams.answers = ["red green", "blue"]
         first = ask(proxy)
-        parrot.answers = ["blue", "Green red"]
+        upstreams.answers = ["blue", "Green red"]
         second = ask(proxy)
         for name, right in ((first, [True, False]), (second, [False, True])):
             answer = label(proxy, name, "GREEN RED")
@@ -193,10 +212,12 @@ def test_a_function_compares_labels_with_the_answers_of_that_round(
         assert right_arms(proxy, name) == [False, False]
 
 
-def test_labels_by_stage_are_not_compared(parrot: Parrot, tmp_path: Path, module: Any) -> None:
+def test_labels_by_stage_are_not_compared(
+    upstreams: FixedUpstreams, tmp_path: Path, module: Any
+) -> None:
     options: Any = {"mode": "on", "policy": POLICY, "compare": module(SAME)}
-    with proxied(tmp_path, parrot.stages(), **options) as proxy:
-        parrot.answers = ["in Rome", "in Italy"]
+    with running_proxy(tmp_path, upstreams.stages(), **options) as proxy:
+        upstreams.answers = ["in Rome", "in Italy"]
         name = ask(proxy)
         where = f"/v1/cascades/tickets/rounds/{name}/label"
         assert proxy.post(where, {"right": {"m0": True, "m1": True}}).status_code == 200
@@ -207,17 +228,17 @@ def test_labels_by_stage_are_not_compared(parrot: Parrot, tmp_path: Path, module
 
 
 def test_labels_of_old_rounds_are_compared_after_kill_9(
-    parrot: Parrot, tmp_path: Path, module: Any
+    upstreams: FixedUpstreams, tmp_path: Path, module: Any
 ) -> None:
     file = write_config(
         tmp_path,
-        parrot.stages(),
+        upstreams.stages(),
         mode="on",
         policy=POLICY,
         compare=module(SAME),
         service_snapshot_every=20,
     )
-    parrot.answers = [f"{LONG} red", f"{LONG} blue"]
+    upstreams.answers = [f"{LONG} red", f"{LONG} blue"]
     names: list[str] = []
     process = ProxyProcess(file)
     for _ in range(3):
@@ -233,8 +254,8 @@ def test_labels_of_old_rounds_are_compared_after_kill_9(
     process.wait_until_ready()
     with httpx.Client(base_url=url, timeout=30) as client:
         for name in names:
-            given = {"label": f"BLUE {LONG}"}
-            answer = client.post(f"/v1/cascades/tickets/rounds/{name}/label", json=given)
+            body = {"label": f"BLUE {LONG}"}
+            answer = client.post(f"/v1/cascades/tickets/rounds/{name}/label", json=body)
             assert answer.status_code == 200, answer.text
             assert "warning" not in answer.json()
         assert client.get("/v1/cascades/tickets").json()["labelled"] == len(names)
@@ -243,19 +264,23 @@ def test_labels_of_old_rounds_are_compared_after_kill_9(
     assert "The log is complete" in verified.output
 
 
-def test_the_answers_are_kept_where_a_label_needs_them_and_no_longer(
-    parrot: Parrot, tmp_path: Path, module: Any
+def test_answers_are_stored_only_if_labels_need_them(
+    upstreams: FixedUpstreams, tmp_path: Path, module: Any
 ) -> None:
     compare = module(SAME)
     sizes: list[int] = []
     for k, policy in enumerate((POLICY, {"kind": "uss-anchor", "forced_rounds": 1000})):
         folder = tmp_path / str(k)
         folder.mkdir()
-        with proxied(folder, parrot.stages(), mode="on", policy=policy, compare=compare) as proxy:
+        with running_proxy(
+            folder, upstreams.stages(), mode="on", policy=policy, compare=compare
+        ) as proxy:
             name = ask(proxy)
             cascade = proxy.service.state.cascades["tickets"]
 
-            async def read(proxy: Proxied = proxy, cascade: Any = cascade, name: str = name) -> int:
+            async def read(
+                proxy: RunningProxy = proxy, cascade: Any = cascade, name: str = name
+            ) -> int:
                 number = cascade.ledger.number(name)
                 _, reported = await proxy.service.round_events(cascade, number)
                 assert reported is not None
@@ -263,15 +288,13 @@ def test_the_answers_are_kept_where_a_label_needs_them_and_no_longer(
 
             sizes.append(proxy.run(read()))
             assert label(proxy, name, "billing").status_code == (200 if k == 0 else 409)
-    assert sizes[0] > 0 == sizes[1]  # a policy that learns from no label needs none
+    assert sizes[0] > 0 == sizes[1]  # this policy does not learn from labels
 
 
-def test_similarity_is_asked_of_every_answer_not_of_one_of_each_class(
-    tmp_path: Path, module: Any
-) -> None:
-    parrot = Parrot("1", "2", "9")  # 1 is like 2, which is like 3; 1 is not like 3
-    with proxied(
-        tmp_path, parrot.stages(), mode="on", policy=POLICY, compare=module(NEAR)
+def test_a_label_is_compared_with_every_answer_of_a_class(tmp_path: Path, module: Any) -> None:
+    upstreams = FixedUpstreams("1", "2", "9")  # 1 is like 2, which is like 3; 1 is not like 3
+    with running_proxy(
+        tmp_path, upstreams.stages(), mode="on", policy=POLICY, compare=module(NEAR)
     ) as proxy:
         name = ask(proxy)
         assert label(proxy, name, "3").status_code == 200
@@ -282,34 +305,36 @@ def test_similarity_is_asked_of_every_answer_not_of_one_of_each_class(
         refused = label(proxy, ask(proxy), "eight")  # the function raises
         assert refused.status_code == 409
         assert "cannot be compared" in refused.json()["error"]["message"]
-    parrot.close()
+    upstreams.close()
 
 
-def test_ten_labels_that_match_nothing_are_reported(
-    parrot: Parrot, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_ten_labels_in_a_row_without_a_match_are_reported(
+    upstreams: FixedUpstreams, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
     options: Any = {"mode": "on", "policy": POLICY, "compare": "choice:account|billing|outage"}
     more = {"service_log_level": "warning"}
 
     def lines() -> list[tuple[str, int]]:
-        found = [one for one in caplog.records if one.message == "labels match no arm"]
-        assert "Invoices" not in str([vars(one) for one in found])
-        return [(vars(one)["cascade"], vars(one)["labels"]) for one in found]
+        records = [vars(r) for r in caplog.records if r.message == "labels match no arm"]
+        assert "Invoices" not in str(records)
+        return [(record["cascade"], record["labels"]) for record in records]
 
-    def notice(proxy: Proxied) -> bool:
+    def notice(proxy: RunningProxy) -> bool:
         pages = ("/cascades/tickets", "/cascades/tickets/labels")
         shown = {"Labels match no arm" in proxy.get(page).text for page in pages}
         assert len(shown) == 1
         return shown.pop()
 
-    with proxied(tmp_path, parrot.stages(), **options, **more) as proxy:
+    with running_proxy(tmp_path, upstreams.stages(), **options, **more) as proxy:
         for k in range(9):
             answer = label(proxy, ask(proxy), "Invoices")
             assert "warning" not in answer.json(), k
         assert (lines(), notice(proxy)) == ([], False)
-    with proxied(tmp_path, parrot.stages(), **options, **more) as proxy:  # it is not forgotten
-        assert unmatched(proxy) == 9
+    with running_proxy(
+        tmp_path, upstreams.stages(), **options, **more
+    ) as proxy:  # the count survives a restart
+        assert unmatched(proxy) == 9  # the count survives a restart
         answer = label(proxy, ask(proxy), "Invoices")
         assert answer.status_code == 200
         assert "the last 10 labels match no arm" in answer.json()["warning"]

@@ -1,4 +1,4 @@
-"""A proxy in front of real upstreams on loopback, in a thread of the test or as a process."""
+"""A proxy in front of upstreams on loopback, in a thread of the test or as a process."""
 
 import asyncio
 import json
@@ -23,12 +23,12 @@ MESSAGES: list[Any] = [{"role": "user", "content": TICKET}]
 TOOL: Any = {"type": "function", "function": {"name": "sort", "parameters": {"type": "object"}}}
 
 
-class Misbehaving(Upstream):
-    """An upstream that does not answer as it should; the model that is asked for says how."""
+class FaultyUpstream(Upstream):
+    """An upstream that fails; the requested model selects how."""
 
     def __init__(self) -> None:
         super().__init__(lambda text: ("account", -0.1))
-        self.RequestHandlerClass = MisbehavingHandler
+        self.RequestHandlerClass = FaultyHandler
         self.released = threading.Event()
 
     def close(self) -> None:
@@ -36,8 +36,8 @@ class Misbehaving(Upstream):
         super().close()
 
 
-class MisbehavingHandler(Handler):
-    server: Misbehaving
+class FaultyHandler(Handler):
+    server: FaultyUpstream
 
     def answer(self, request: dict[str, Any]) -> None:
         how = request["model"]
@@ -59,13 +59,13 @@ class MisbehavingHandler(Handler):
             self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
             self.close_connection = True
         elif how in {"half", "gone"}:
-            self.close_connection = True  # without a word
+            self.close_connection = True  # without a response
         else:
             super().answer(request)
 
 
-class Scripted(Upstream):
-    """An upstream that sends given bytes; the model that is asked for names the reply."""
+class ScriptedUpstream(Upstream):
+    """An upstream with fixed replies; the requested model selects one."""
 
     def __init__(self) -> None:
         super().__init__(lambda text: ("account", -0.1))
@@ -73,20 +73,20 @@ class Scripted(Upstream):
         self.replies: dict[str, tuple[int, bytes, str]] = {}
 
     def add(self, name: str, body: bytes, *, status: int = 200, stream: bool = False) -> None:
-        """Add a reply under a name."""
+        """Add the reply for a model."""
         kind = "text/event-stream" if stream else "application/json"
         self.replies[name] = status, body, kind
 
 
 class ScriptedHandler(Handler):
-    server: Scripted
+    server: ScriptedUpstream
 
     def answer(self, request: dict[str, Any]) -> None:
         self.reply(*self.server.replies[request["model"]])
 
 
-class Proxied(Served):
-    """A proxy that listens on loopback, at ``url``."""
+class RunningProxy(Served):
+    """A proxy on loopback, at ``url``, in a thread of the test."""
 
     def __init__(self, file: Path) -> None:
         self.config = load_config(file, {})
@@ -101,41 +101,42 @@ class Proxied(Served):
 
     def wait_until_ready(self) -> None:
         async def ready() -> None:
-            made = self.app.cascades.keys()
-            while not self.service.ready or self.service.state.cascades.keys() < made:
+            expected = self.app.cascades.keys()
+            while not self.service.ready or self.service.state.cascades.keys() < expected:
                 await asyncio.sleep(0.005)
 
         self.run(ready())
 
-    def counted(self, what: str) -> int:
-        return sum(n for (_, one), n in self.service.counters.proxy.items() if one == what)
+    def event_count(self, event: str) -> int:
+        counts = self.service.counters.proxy.items()
+        return sum(count for (_, name), count in counts if name == event)
 
-    def wait_for(self, what: str, count: int) -> None:
-        """Wait until something was counted that often."""
+    def wait_for(self, event: str, count: int) -> None:
+        """Wait until an event was counted this often."""
 
         async def reached() -> None:
-            while self.counted(what) < count:
+            while self.event_count(event) < count:
                 await asyncio.sleep(0.005)
 
         self.run(reached())
 
-    def ask_for(self, body: dict[str, Any] | None = None, **more: Any) -> httpx.Response:
+    def chat(self, body: dict[str, Any] | None = None, **more: Any) -> httpx.Response:
         request = {"model": "tickets", "messages": MESSAGES, **(body or {})}
         return self.post("/v1/chat/completions", request, **more)
 
 
 def toml(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name} = {toml(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{key} = {toml(entry)}" for key, entry in value.items()) + "}"
     return json.dumps(value)
 
 
 def write_config(
     folder: Path, stages: list[dict[str, Any]] | dict[str, list[dict[str, Any]]], **cascade: Any
 ) -> Path:
-    """Write a configuration of "tickets", or of several cascades with their names.
+    """Write the configuration of the cascade "tickets", or of several cascades by name.
 
-    Keys with "service_" are settings, and those with "limits_" are limits.
+    Keys with the prefix "service_" go to [service], those with "limits_" to [limits].
     """
     tables: dict[str, dict[str, Any]] = {
         "service": {"port": 0, "store": str(folder / "proxy.db"), "log_level": "error"},
@@ -144,26 +145,32 @@ def write_config(
     }
     for key, value in cascade.items():
         table, _, name = key.partition("_")
-        known = table in tables
-        tables[table if known else "cascade"][name if known else key] = value
+        if table in tables:
+            tables[table][name] = value
+        else:
+            tables["cascade"][key] = value
     fields = tables.pop("cascade")
     lines: list[str] = []
     for table, values in tables.items():
         lines += [f"[{table}]", *(f"{name} = {toml(value)}" for name, value in values.items())]
-    for name, some in (stages if isinstance(stages, dict) else {"tickets": stages}).items():
+    for name, stages_ in (stages if isinstance(stages, dict) else {"tickets": stages}).items():
         lines += ["[[cascade]]", f'name = "{name}"']
         lines += [f"{key} = {toml(value)}" for key, value in fields.items()]
-        for stage in some:
-            lines += ["[[cascade.stage]]", *(f"{key} = {toml(one)}" for key, one in stage.items())]
+        for stage in stages_:
+            lines.append("[[cascade.stage]]")
+            lines += [f"{key} = {toml(value)}" for key, value in stage.items()]
     file = folder / "proxy.toml"
     file.write_text("\n".join(lines) + "\n")
     return file
 
 
 def stages(models: list[Upstream], *costs: float) -> list[dict[str, Any]]:
-    """Return the three stages with real models behind them."""
+    """Return the three stages with real models."""
     names = ("keywords", "words", "phrases")
-    return [stage(*one) for one in zip(names, models, costs or (0.005, 0.08, 0.25), strict=True)]
+    costs = costs or (0.005, 0.08, 0.25)
+    return [
+        stage(name, model, cost) for name, model, cost in zip(names, models, costs, strict=True)
+    ]
 
 
 def stage(name: str, upstream: Upstream, cost: float, **more: Any) -> dict[str, Any]:
@@ -171,8 +178,8 @@ def stage(name: str, upstream: Upstream, cost: float, **more: Any) -> dict[str, 
 
 
 @contextmanager
-def proxied(folder: Path, stages: Any, **cascade: Any) -> Iterator[Proxied]:
-    running = Proxied(write_config(folder, stages, **cascade))
+def running_proxy(folder: Path, stages: Any, **cascade: Any) -> Iterator[RunningProxy]:
+    running = RunningProxy(write_config(folder, stages, **cascade))
     try:
         running.wait_until_ready()
         yield running
