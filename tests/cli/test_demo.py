@@ -24,11 +24,11 @@ CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 def in_terminal(
     *options: str, interrupt_when: Callable[[str], bool] = lambda _: False
 ) -> tuple[int, str]:
-    """Run the demo at a terminal of 80 × 24, and press Ctrl-C on the first matching screen."""
+    """Run the demo in a terminal of 80 × 24; send Ctrl-C on the first matching screen."""
     controller, terminal = pty.openpty()
     ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    hidden = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE")
-    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    unset = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
     process = subprocess.Popen(
         [sys.executable, "-m", "stopwise", "demo", *options],
         stdin=terminal,
@@ -43,12 +43,12 @@ def in_terminal(
     try:
         while select.select([controller], [], [], LIMIT)[0]:
             try:
-                piece = os.read(controller, 65_536)
-            except OSError:  # how Linux reports that the other end is closed
+                chunk = os.read(controller, 65_536)
+            except OSError:  # raised on Linux once the process has exited
                 break
-            if not piece:
+            if not chunk:
                 break
-            output += piece
+            output += chunk
             if not interrupted and interrupt_when(output.decode(errors="replace")):
                 process.send_signal(signal.SIGINT)
                 interrupted = True
@@ -59,7 +59,7 @@ def in_terminal(
         os.close(controller)
 
 
-def test_a_pipe_gets_lines_without_waiting(process: Run) -> None:
+def test_pipe_gets_lines_without_delay(process: Run) -> None:
     done = process("demo", "--seconds", "3600", COLUMNS="80")
     assert (done.returncode, done.stderr) == (0, "")
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", done.stdout)
@@ -69,7 +69,7 @@ def test_a_pipe_gets_lines_without_waiting(process: Run) -> None:
     assert "sw.Runner(policy, stages)" in text
 
 
-def test_a_terminal_is_redrawn_and_ends_with_the_summary() -> None:
+def test_terminal_is_redrawn_and_ends_with_the_summary() -> None:
     code, text = in_terminal("--seconds", "0")
     assert code == 0
     assert "\x1b[" in text
@@ -81,18 +81,18 @@ def test_a_terminal_is_redrawn_and_ends_with_the_summary() -> None:
     assert "Traceback" not in text
 
 
-def test_an_interrupt_ends_with_the_summary() -> None:
+def test_interrupt_prints_the_summary() -> None:
     code, text = in_terminal(
         "--seconds", "3600", interrupt_when=lambda screen: "(case 1 of" in screen
     )
     assert code == 0
     assert "Traceback" not in text
     plain = flat(CONTROL_SEQUENCE.sub("", text))
-    assert re.search(r"\d+ cases at \$\d+\.\d\d each, wrong answers included", plain)
+    assert re.search(r"\d+ cases cost \$\d+\.\d\d each, including wrong answers", plain)
     assert "Try it on your data" in plain
 
 
-def test_the_numbers_are_those_of_the_cases() -> None:
+def test_averages_and_savings_match_the_cases() -> None:
     cascade = MedicalCascade()
     assert list(cascade.play()) == [*range(1, CASES + 1)]
     averages = cascade.averages()
@@ -112,16 +112,16 @@ def test_the_numbers_are_those_of_the_cases() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_other_splits_save_a_tenth_of_running_every_test(seed: int) -> None:
+def test_other_seeds_save_a_tenth_of_running_every_test(seed: int) -> None:
     cascade = MedicalCascade(seed)
     assert "before the first case" in cascade.summary()
     [*_] = cascade.play()
     assert cascade.saved[-1] > 0.1 * CASES * cascade.averages()["always insulin"].total
 
 
-@pytest.mark.parametrize(("values", "drawn"), [([0], " "), ([-5, 0, 8], "  █")])
-def test_the_chart_shows_losses_and_zeros_as_empty(values: list[int], drawn: str) -> None:
-    assert chart(values, height=1) == drawn
+@pytest.mark.parametrize(("values", "expected"), [([0], " "), ([-5, 0, 8], "  █")])
+def test_chart_shows_losses_and_zeros_as_empty(values: list[int], expected: str) -> None:
+    assert chart(values, height=1) == expected
 
 
 def test_help_has_an_example(stopwise: Run) -> None:
@@ -130,5 +130,5 @@ def test_help_has_an_example(stopwise: Run) -> None:
     assert "stopwise demo --seconds 0" in flat(done.stdout)
 
 
-def test_negative_seconds_are_refused(stopwise: Run) -> None:
+def test_negative_seconds_are_rejected(stopwise: Run) -> None:
     assert stopwise("demo", "--seconds", "-1").returncode == 2

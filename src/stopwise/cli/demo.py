@@ -1,4 +1,4 @@
-"""``stopwise demo``: a medical cascade that learns where to stop, played live."""
+"""``stopwise demo``: a live demo of a medical cascade that learns where to stop."""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ WRONG_ANSWER = 100  # dollars
 
 CASES = 3000
 FRAMES_PER_SECOND = 20
-CASES_PER_LINE = 500  # without a terminal
+CASES_PER_LINE = 500  # when not in a terminal
 CASES_PER_FRAME_AT_FULL_SPEED = 50
 MAX_WIDTH = 100
 
@@ -26,29 +26,29 @@ STOP_MARKS = ("▂", "▅", "█")
 STOP_STYLES = ("green", "yellow", "red")
 
 INTRODUCTION = f"""\
-Does this patient have diabetes? Three tests can tell, the cheapest first.
-Stopwise decides how many to run. It compares what the tests answer and never
-sees the diagnosis. A wrong answer costs ${WRONG_ANSWER}.
+Does this patient have diabetes? Three tests, ordered by cost, predict the
+diagnosis. Stopwise decides how many to run. It only compares the predictions
+and never sees the diagnosis. A wrong answer costs ${WRONG_ANSWER}.
 """
 NEXT_STEPS = """\
 Try it on your data:
-  stopwise diagnose LOG --costs …   what Stopwise would save, from a log
-  stopwise import TRACES …          write such a log from traces of models
+  stopwise diagnose LOG --costs …   estimate the savings from a log
+  stopwise import TRACES …          create such a log from traces of models
   stopwise proxy --example          put Stopwise in front of language models
-  sw.Runner(policy, stages)         run your own tests or models, in Python
+  sw.Runner(policy, stages)         run your own tests or models in Python
 """
 
 
 class Averages(NamedTuple):
-    """Averages per case of one way to play."""
+    """Averages per case for one strategy."""
 
     tests: float  # dollars
     wrong: float  # share of wrong answers
-    total: float  # dollars, with WRONG_ANSWER for each wrong answer
+    total: float  # dollars, including WRONG_ANSWER for each wrong answer
 
 
 class MedicalCascade:
-    """Three classifiers trained on half of the PIMA patients and played on the other half.
+    """Three classifiers trained on half of the PIMA patients and run on the other half.
 
     The patients of the other half recur until there are ``CASES`` cases.
     """
@@ -80,10 +80,10 @@ class MedicalCascade:
         cascade = Cascade.from_prices(PRICES, error_cost=WRONG_ANSWER, names=TESTS)
         self.policy = USSLaplace(cascade, context_dim=self.contexts.shape[1])
         self.stops: list[int] = []
-        self.saved = [0]  # dollars after each case, compared with running every test
+        self.saved = [0]  # cumulative dollars, compared with running every test
 
     def play(self) -> Iterator[int]:
-        """Play the cases one by one, and yield the number played so far."""
+        """Play the cases one at a time; yield the number played so far."""
         totals = (self.price_up_to + WRONG_ANSWER * self.wrong).tolist()
         for count, patient in enumerate(self.patients.tolist(), 1):
             stop = self.policy.decide(self.contexts[patient]).stop
@@ -95,11 +95,11 @@ class MedicalCascade:
     def averages(self) -> dict[str, Averages]:
         """Return the averages so far of Stopwise and of each fixed depth."""
         count = len(self.stops)
-        ways: dict[str, list[int]] = {"Stopwise": self.stops}
+        strategies: dict[str, list[int]] = {"Stopwise": self.stops}
         for depth, test in enumerate(TESTS):
-            ways[f"always {test}"] = [depth] * count
+            strategies[f"always {test}"] = [depth] * count
         averages: dict[str, Averages] = {}
-        for name, stops in ways.items():
+        for name, stops in strategies.items():
             tests = float(self.price_up_to[stops].mean())
             wrong = float(self.wrong[self.patients[:count], stops].mean())
             averages[name] = Averages(tests, wrong, tests + WRONG_ANSWER * wrong)
@@ -112,17 +112,17 @@ class MedicalCascade:
         totals = {name: average.total for name, average in self.averages().items()}
         stopwise = totals.pop("Stopwise")
         best = min(totals, key=totals.__getitem__)
-        comparison = "less" if stopwise < totals[best] else "not less"
+        comparison = "less" if stopwise < totals[best] else "no less"
         return (
-            f"{len(self.stops):,} cases at ${stopwise:.2f} each, wrong answers included. Running "
-            f"every test costs ${totals[f'always {TESTS[-1]}']:.2f}: Stopwise saved "
-            f"${self.saved[-1]:,} without seeing a diagnosis. It paid {comparison} than the best "
+            f"{len(self.stops):,} cases cost ${stopwise:.2f} each, including wrong answers. "
+            f"Running every test costs ${totals[f'always {TESTS[-1]}']:.2f}: Stopwise saved "
+            f"${self.saved[-1]:,} without seeing a diagnosis. It cost {comparison} than the best "
             f"fixed depth, {best} (${totals[best]:.2f})."
         )
 
 
 def draw(cascade: MedicalCascade, width: int) -> "Group":
-    """Draw the stops of the latest cases, the averages and the savings."""
+    """Return the stops of the latest cases, the averages and the savings as text."""
     from rich import box
     from rich.console import Group
     from rich.table import Table
@@ -156,7 +156,7 @@ def draw(cascade: MedicalCascade, width: int) -> "Group":
 
 
 def chart(values: list[int], height: int = 4) -> str:
-    """Draw bars of block characters, the largest ``height`` lines high.
+    """Return a bar chart of block characters, ``height`` lines high.
 
     Examples
     --------
@@ -176,22 +176,23 @@ def chart(values: list[int], height: int = 4) -> str:
 def demo(
     seconds: Annotated[
         float,
-        typer.Option(min=0, metavar="N", help="How long to play; 0 plays as fast as possible."),
+        typer.Option(min=0, metavar="N", help="Duration; 0 runs as fast as possible."),
     ] = 30,
 ) -> None:
-    """Watch a cascade learn where to stop, in thirty seconds and without preparation.
+    """Watch a cascade learn where to stop, in thirty seconds and without any setup.
 
-    Three classifiers of diabetes are trained on one half of a table of patients. The first reads
-    the history ($1), the second also a glucose test ($8), the third also an insulin test ($8). The
-    other half of the patients are the cases, repeatedly. For each case, Stopwise decides how many
-    tests to run. A wrong answer costs $100, but Stopwise never learns which answers are wrong. It
-    only sees whether the tests agree.
+    Three classifiers of diabetes are trained on half of a table of patients. The first uses the
+    history ($1), the second also a glucose test ($8), the third also an insulin test ($8). The
+    other half of the patients are the cases, repeated until there are 3,000. For each case,
+    Stopwise decides how many tests to run. A wrong answer costs $100, but Stopwise never learns
+    which answers are wrong. It only sees whether the tests agree.
 
         stopwise demo
 
         stopwise demo --seconds 0
 
-    Ctrl-C ends the demo with a summary. Without a terminal, it prints lines as fast as possible.
+    Ctrl-C stops the demo and prints a summary. When the output is not a terminal, the demo prints
+    one line per 500 cases as fast as possible.
     """
     from rich.console import Console
 
@@ -213,16 +214,16 @@ def play_live(cascade: MedicalCascade, console: "Console", seconds: float) -> No
     cases_per_frame = CASES_PER_FRAME_AT_FULL_SPEED
     if seconds:
         cases_per_frame = max(1, round(CASES / (FRAMES_PER_SECOND * seconds)))
-    began = time.monotonic()
+    start = time.monotonic()
     with Live(console=console, auto_refresh=False) as live:
         for count in cascade.play():
             if count % cases_per_frame == 0 or count == CASES:
                 live.update(draw(cascade, min(console.width, MAX_WIDTH)), refresh=True)
-                time.sleep(max(0.0, began + seconds * count / CASES - time.monotonic()))
+                time.sleep(max(0.0, start + seconds * count / CASES - time.monotonic()))
 
 
 def play_in_lines(cascade: MedicalCascade) -> None:
-    """Play as fast as possible, with a line for each ``CASES_PER_LINE`` cases."""
+    """Play as fast as possible, printing a line every ``CASES_PER_LINE`` cases."""
     for count in cascade.play():
         if count % CASES_PER_LINE == 0:
             tests, wrong, total = cascade.averages()["Stopwise"]

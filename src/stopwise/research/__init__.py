@@ -1,7 +1,4 @@
-"""Environments with known labels, comparators, experiments, theory and the paper.
-
-A name loads its module when it is first used.
-"""
+"""Environments with ground truth, comparators, experiments, theory and the reproduction."""
 
 from typing import TYPE_CHECKING
 

@@ -1,1 +1,1 @@
-"""Comparators: rules that are given the truth, to measure policies against."""
+"""Comparators: reference rules that use the ground truth."""

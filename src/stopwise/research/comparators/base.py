@@ -1,4 +1,4 @@
-"""The base class of comparators, and the truth they are given."""
+"""The base class of comparators, and the ground truth that they use."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -16,10 +16,10 @@ from stopwise.research.environments.base import Batch
 
 
 class Truth(msgspec.Struct, frozen=True, eq=False):
-    """What is unknown in production: for comparators only.
+    """The ground truth about a round, which is unknown in production.
 
-    ``label`` is the right answer; ``optimal`` is i*, the arm of least expected total loss (the
-    deepest of them, as in the paper); ``disagreement`` has p_ij(x) in its upper triangle.
+    ``label`` is the correct answer; ``optimal`` is i*, the deepest arm with minimum expected total
+    loss; ``disagreement`` has p_ij(x) in its upper triangle.
 
     Examples
     --------
@@ -35,7 +35,10 @@ class Truth(msgspec.Struct, frozen=True, eq=False):
 
 
 class Comparator(ABC):
-    """A rule that is given the truth; it cannot serve live traffic, so it is not a `Policy`."""
+    """A reference rule that uses the ground truth.
+
+    It is not a `Policy`, since it cannot serve live traffic.
+    """
 
     name: ClassVar[str]  # for `PolicySpec`
 
@@ -50,8 +53,8 @@ class Comparator(ABC):
         return Decision(stop, self.cascade.names[stop], self.cascade.cost(stop))
 
 
-def one_per_round(name: str, values: NDArray[Any], n: int) -> NDArray[Any]:
-    """Return values, one for each of n rounds, or raise."""
+def checked_length(name: str, values: NDArray[Any], n: int) -> NDArray[Any]:
+    """Return the values; raise if there is not one per round."""
     if values.ndim == 0 or len(values) != n:
         raise InvalidParameterError(
             f"{name} must have one value for each of {n} rounds, got shape {np.shape(values)}"

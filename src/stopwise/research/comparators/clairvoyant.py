@@ -1,4 +1,4 @@
-"""The clairvoyant: the stopping test with the true disagreement."""
+"""The clairvoyant comparator: the stopping test with the true disagreement."""
 
 from typing import Any, ClassVar
 
@@ -12,15 +12,15 @@ from stopwise.policies.stopping import first_passing
 from stopwise.policies.validation import output_table
 from stopwise.progress import Progress, no_progress
 from stopwise.records import Decision
-from stopwise.research.comparators.base import Comparator, Truth, one_per_round
+from stopwise.research.comparators.base import Comparator, Truth, checked_length
 from stopwise.research.environments.base import Batch
 from stopwise.research.theory.regret import TIE
 
 
 class Clairvoyant(Comparator):
-    """The stopping test with the true p_ij(x): what USS-PD would do if it knew them.
+    """The stopping test of USS-PD with the true p_ij(x) instead of estimates.
 
-    Where it is not optimal, weak dominance fails, and disagreement cannot identify the best arm.
+    Where it is not optimal, weak dominance fails and disagreement cannot identify the best arm.
 
     Examples
     --------
@@ -34,9 +34,9 @@ class Clairvoyant(Comparator):
     name: ClassVar[str] = "clairvoyant"
 
     def decide(self, x: Any, truth: Truth) -> Decision:
-        """Return the stop for a context whose ``truth.disagreement`` is known."""
+        """Return the stop for ``truth.disagreement``; the context is not used."""
         if truth.disagreement is None:
-            raise TruthRequiredError("the clairvoyant needs p_ij(x): Truth(disagreement=...)")
+            raise TruthRequiredError("Clairvoyant requires p_ij(x); pass Truth(disagreement=...)")
         p = self._checked(np.asarray(truth.disagreement)[None], 1)
         return self._decision(int(self._stops(p)[0]))
 
@@ -48,9 +48,9 @@ class Clairvoyant(Comparator):
         disagreement: ArrayLike,
         progress: Progress = no_progress,
     ) -> Ints:
-        """Play rounds whose p_ij(x), of shape (n, K, K), are known; return the stops.
+        """Return the stops for ``disagreement``, p_ij(x) of shape (n, K, K).
 
-        Outputs are checked if given, and not used.
+        ``outputs`` are validated but not used.
         """
         n = rounds_in(as_table(contexts))
         if outputs is not None:
@@ -61,20 +61,19 @@ class Clairvoyant(Comparator):
 
     def play(self, batch: Batch, progress: Progress = no_progress) -> Ints:
         """Play rounds drawn from an environment; return the stops."""
-        known = batch.disagreement
-        return self.run(batch.contexts, batch.outputs, disagreement=known, progress=progress)
+        p = batch.disagreement
+        return self.run(batch.contexts, batch.outputs, disagreement=p, progress=progress)
 
     def _checked(self, disagreement: ArrayLike, n: int) -> Floats:
-        p = one_per_round("disagreement", np.asarray(disagreement), n)
+        p = checked_length("disagreement", np.asarray(disagreement), n)
         k = self.cascade.n_arms
         if p.shape != (n, k, k) or np.isnan(p).any():
             raise InvalidParameterError(
-                f"disagreement must be {k} by {k} probabilities for each of {n} rounds, none of "
-                f"them NaN, got shape {p.shape}"
+                f"disagreement must have shape ({n}, {k}, {k}) without NaN, got shape {p.shape}"
             )
         return p
 
     def _stops(self, disagreement: Floats) -> Ints:
-        # A gap within TIE of p is a tie, as it is for the optimal arm: otherwise rounding would
-        # make this rule worse.
+        # Gaps within TIE of p count as ties, as in `optimal_arms`; otherwise rounding would add
+        # regret.
         return first_passing(self.cascade.gaps - disagreement > TIE)

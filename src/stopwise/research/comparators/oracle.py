@@ -1,4 +1,4 @@
-"""The oracle: the optimal arm of every context."""
+"""The oracle comparator: the optimal arm in every context."""
 
 from typing import Any, ClassVar
 
@@ -11,12 +11,12 @@ from stopwise.errors import InvalidStopError, TruthRequiredError
 from stopwise.policies.validation import output_table
 from stopwise.progress import Progress, no_progress
 from stopwise.records import Decision
-from stopwise.research.comparators.base import Comparator, Truth, one_per_round
+from stopwise.research.comparators.base import Comparator, Truth, checked_length
 from stopwise.research.environments.base import Batch
 
 
 class Oracle(Comparator):
-    """Given the optimal arm of every context, it stops there: zero regret by definition.
+    """Stops at the optimal arm of every context, with zero regret by definition.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class Oracle(Comparator):
     def decide(self, x: Any, truth: Truth) -> Decision:
         """Return the optimal arm, ``truth.optimal``; the context is not used."""
         if truth.optimal is None:
-            raise TruthRequiredError("the oracle needs the optimal arm: Truth(optimal=...)")
+            raise TruthRequiredError("Oracle requires the optimal arm; pass Truth(optimal=...)")
         return self._decision(int(self._checked([truth.optimal], 1)[0]))
 
     def run(
@@ -45,9 +45,9 @@ class Oracle(Comparator):
         optimal: ArrayLike,
         progress: Progress = no_progress,
     ) -> Ints:
-        """Play rounds whose optimal arms are known; return the stops.
+        """Return the stops for the optimal arm of each round.
 
-        Outputs are checked if given, and not used.
+        ``outputs`` are validated but not used.
         """
         n = rounds_in(as_table(contexts))
         if outputs is not None:
@@ -61,7 +61,10 @@ class Oracle(Comparator):
         return self.run(batch.contexts, batch.outputs, optimal=batch.optimal, progress=progress)
 
     def _checked(self, optimal: ArrayLike, n: int) -> Ints:
-        stops, n_arms = one_per_round("optimal", np.asarray(optimal), n), self.cascade.n_arms
+        stops = checked_length("optimal", np.asarray(optimal), n)
+        n_arms = self.cascade.n_arms
         if stops.shape != (n,) or not np.isin(stops, range(n_arms)).all():
-            raise InvalidStopError(f"optimal is an arm for each round, 0 to {n_arms - 1}")
+            raise InvalidStopError(
+                f"optimal must be an arm index from 0 to {n_arms - 1} for each round"
+            )
         return stops.astype(np.int64)

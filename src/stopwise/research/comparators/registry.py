@@ -1,4 +1,4 @@
-"""Every comparator by its name, for the specs of experiments."""
+"""Comparators by name, for experiment specs."""
 
 from stopwise.research.comparators.base import Comparator
 from stopwise.research.comparators.clairvoyant import Clairvoyant

@@ -1,4 +1,4 @@
-"""The supervised comparator: what could be learned from the right answers."""
+"""The supervised comparator, which learns error rates from labels."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -20,14 +20,14 @@ from stopwise.features import BoundFeatures, FeaturesLike, Identity, bind
 from stopwise.policies.validation import checked_stop, encode_outputs, output_table
 from stopwise.progress import Progress, no_progress
 from stopwise.records import Decision, PairEvidence
-from stopwise.research.comparators.base import Comparator, Truth, one_per_round
+from stopwise.research.comparators.base import Comparator, Truth, checked_length
 from stopwise.research.environments.base import Batch
 
-CHUNK = 65_536  # rounds played at once: between them, progress is reported
+CHUNK = 65_536  # rounds between progress reports
 
 
 class Supervised(Comparator):
-    """Given whether each revealed arm was right, it estimates error rates and stops by them.
+    """The stopping test with error rates learned from labels of the revealed arms.
 
     ::
 
@@ -73,8 +73,8 @@ class Supervised(Comparator):
         )
         if self.features.self_scaling or len(self.features.maps) > 1:
             raise InvalidParameterError(
-                "the supervised comparator models arms, not pairs: give it one feature map for all "
-                "arms, such as Polynomial or Scaled"
+                "Supervised requires one feature map for all arms, such as Polynomial or Scaled, "
+                "because it models arms, not pairs"
             )
         self.delta = real("delta", delta, above=0, below=1)
         self.sigma = real("sigma", sigma, above=0)
@@ -96,9 +96,9 @@ class Supervised(Comparator):
     # -- one round ----------------------------------------------------------------------------
 
     def decide(self, x: ArrayLike) -> Decision:
-        """Return how deep to go for context ``x``; learns nothing."""
+        """Return the stop for context ``x``; does not learn."""
         trace = self.learner.decide(self.features.engine_input(x))
-        assert trace is not None  # the context has been checked
+        assert trace is not None  # contexts are validated above
         stop, rule_stop = trace.stop, trace.rule_stop
         explored_from = rule_stop if rule_stop < stop else None
         arm, cost = self.cascade.names[stop], self.cascade.cost(stop)
@@ -118,8 +118,7 @@ class Supervised(Comparator):
         n, _ = encode_outputs(outputs, n_arms)
         if truth.label is None or truth.label != truth.label:
             raise TruthRequiredError(
-                "the supervised comparator learns from right answers: "
-                "observe(x, outputs, Truth(label=...))"
+                "Supervised requires labels; call observe(x, outputs, Truth(label=...))"
             )
         rule_stop = n - 1 if rule_stop is None else checked_stop(rule_stop, n_arms)
         wrong = np.zeros(n_arms, dtype=np.uint8)
@@ -130,7 +129,7 @@ class Supervised(Comparator):
         """Return the comparisons behind a decision: differences of error rates."""
         compared = self.learner.evidence(decision.trace, decision.rule_stop, True)
         if compared is None:
-            raise StopwiseError("this estimate has not converged: use a larger ridge")
+            raise StopwiseError("the estimate did not converge; use a larger ridge")
         return tuple(PairEvidence(*comparison) for comparison in compared)
 
     # -- many rounds --------------------------------------------------------------------------
@@ -143,30 +142,32 @@ class Supervised(Comparator):
         labels: ArrayLike | None = None,
         progress: Progress = no_progress,
     ) -> Ints:
-        """Play rounds whose labels are known: decide, learn as deep as decided; return the stops.
+        """Play rounds with labels, learning from the arms up to each stop; return the stops.
 
-        ``labels`` has the right answer of each round, in the form of the outputs (n, K).
+        ``labels`` has the correct answer of each round, in the same form as ``outputs`` (n, K).
         """
         if outputs is None or labels is None:
             raise TruthRequiredError(
-                "the supervised comparator learns from outputs and right answers: "
-                "run(contexts, outputs, labels=...)"
+                "Supervised requires outputs and labels; call run(contexts, outputs, labels=...)"
             )
-        given = self.features.engine_inputs(contexts)
-        n, n_arms = len(given), self.cascade.n_arms
+        inputs = self.features.engine_inputs(contexts)
+        n, n_arms = len(inputs), self.cascade.n_arms
         table = output_table(outputs, n, n_arms)
-        right = one_per_round("labels", as_table(labels), n)
-        if right.ndim != 1:
-            raise InvalidParameterError(f"labels must be {n} values, got shape {right.shape}")
-        if (right != right).any() or any(label is None for label in right.tolist()):
-            raise InvalidOutputsError("labels must be known in every round, neither None nor NaN")
-        wrong = np.ascontiguousarray(table != right[:, None]).view(np.uint8)
+        answers = checked_length("labels", as_table(labels), n)
+        if answers.ndim != 1:
+            raise InvalidParameterError(f"labels must be {n} values, got shape {answers.shape}")
+        for t, answer in enumerate(answers.tolist()):
+            if answer is None or answer != answer:
+                raise InvalidOutputsError(
+                    f"labels must not be None or NaN, got {answer!r} in round {t}"
+                )
+        wrong = np.ascontiguousarray(table != answers[:, None]).view(np.uint8)
         stops, answered = np.empty(n, dtype=np.int64), np.full(n, n_arms)
         failed = np.zeros(n, dtype=np.uint8)
         for start in range(0, n, CHUNK):
             part = slice(start, min(start + CHUNK, n))
             self.learner.run(
-                given[part], wrong[part], answered[part], failed[part], None, None, stops[part]
+                inputs[part], wrong[part], answered[part], failed[part], None, None, stops[part]
             )
             progress("rounds", part.stop, n)
         return stops
@@ -179,12 +180,12 @@ class Supervised(Comparator):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the learned state occupies."""
+        """Memory of the learned state in bytes."""
         return self.learner.nbytes
 
     @property
     def effort(self) -> dict[str, int]:
-        """The work done for exact decisions so far (docs/certificate.md)."""
+        """Counters of the work for exact decisions (docs/certificate.md)."""
         return self.learner.effort
 
     def theta(self, arm: int) -> Floats | None:
@@ -196,7 +197,7 @@ class Supervised(Comparator):
         return {"learner": np.frombuffer(self.learner.save(), dtype=np.uint8)}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from `state`; raise ValueError and change nothing if it does not fit."""
+        """Restore a learned `state`; raise ValueError and change nothing if it is invalid."""
         learner = self._new_learner()
         learner.restore(state["learner"].tobytes())
         self.learner = learner

@@ -1,4 +1,4 @@
-"""The two tables of the paper's experiments; README.md here states their origin."""
+"""The two tables of the paper's experiments; README.md in this folder states their origin."""
 
 from importlib.resources import files
 
@@ -12,7 +12,7 @@ TABLES = ("pima", "heart")
 
 
 def load_table(name: str) -> tuple[tuple[str, ...], Floats, Ints]:
-    """Load the table "pima" or "heart": the names of the columns, the data, and the labels 0 and 1.
+    """Load the table "pima" or "heart" as column names, data, and labels 0 or 1.
 
     Examples
     --------
@@ -21,7 +21,7 @@ def load_table(name: str) -> tuple[tuple[str, ...], Floats, Ints]:
     (('age', 'sex', 'cp'), (297, 13), 137)
     """
     if name not in TABLES:
-        raise InvalidParameterError(f"no table is called {name!r}; {suggestion(name, TABLES)}")
+        raise InvalidParameterError(f"unknown table {name!r}; {suggestion(name, TABLES)}")
     text = files(__name__).joinpath(f"{name}.csv").read_text(encoding="ascii")
     lines = text.splitlines()
     columns = lines[0].split(",")[:-1]

@@ -1,1 +1,1 @@
-"""Environments: contexts, outputs of the arms, and the truth behind them."""
+"""Environments: simulated contexts, outputs of the arms, and their ground truth."""

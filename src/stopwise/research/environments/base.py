@@ -1,4 +1,4 @@
-"""What an environment is: it draws rounds, and knows the truth about them."""
+"""The base class of environments, and the batches that they draw."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -11,21 +11,23 @@ from stopwise.cascade import Cascade
 
 
 class Batch(msgspec.Struct, frozen=True, eq=False):
-    """Rounds drawn from an environment: what could be revealed, and the truth.
+    """Rounds drawn from an environment, with their ground truth.
 
     Attributes
     ----------
     contexts : ndarray of shape (n, context_dim)
     disagreement : ndarray of shape (n, K, K)
         p_ij(x), in the upper triangle.
-    optimal, margins : ndarray of shape (n,)
-        i*(x) and ξ(x), by how much the context is weakly dominant (see `dominance_margins`).
+    optimal : ndarray of shape (n,)
+        i*(x).
+    margins : ndarray of shape (n,)
+        ξ(x), the margin of weak dominance (see `dominance_margins`).
     outputs : ndarray of shape (n, K) or None
         The output of every arm; a policy sees those up to its stop.
     differ : ndarray of shape (n, K(K−1)/2) or None
-        Whether each pair disagrees, where there are no outputs.
+        Whether each pair disagrees, if there are no outputs.
     labels : ndarray of shape (n,) or None
-        The right answers.
+        The correct answers.
     error_rates : ndarray of shape (n, K) or None
         γ_i(x).
     """
@@ -46,9 +48,9 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
 
 
 class Environment(ABC):
-    """A source of rounds for one cascade, whose contexts have ``context_dim`` numbers.
+    """A source of rounds for a cascade, with contexts of ``context_dim`` numbers.
 
-    ``name`` is that for `make_environment`.
+    ``name`` is the name in ``ENVIRONMENTS``.
     """
 
     name: ClassVar[str]
@@ -57,4 +59,4 @@ class Environment(ABC):
 
     @abstractmethod
     def sample(self, rounds: int, random: np.random.Generator) -> Batch:
-        """Draw rounds; all randomness is in ``random``."""
+        """Draw rounds; ``random`` is the only source of randomness."""

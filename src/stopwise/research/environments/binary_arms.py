@@ -1,4 +1,4 @@
-"""Arms that answer 0 or 1, with chances that are known: all the truth follows from them."""
+"""Environments whose arms answer 0 or 1 independently, with known probabilities."""
 
 from abc import abstractmethod
 from typing import ClassVar
@@ -17,33 +17,37 @@ from stopwise.research.theory.regret import optimal_arms
 
 
 class BinaryArms(Environment):
-    """Arm i answers 1 with chance a_i(x), the label is 1 with chance y(x), all independently.
+    """Arm i answers 1 with probability a_i(x) and the label is 1 with probability y(x).
 
-    Then
+    Given x all are independent, so
 
         γ_i(x) = a_i(1 − y) + (1 − a_i)y,    p_ij(x) = a_i(1 − a_j) + (1 − a_i)a_j
 
-    and the optimal arm and the margin ξ(x) follow. For an environment of your own, set
-    ``cascade`` and ``context_dim`` in ``__init__`` and write `draw` (``docs/environments.md``).
+    which determine the optimal arm and the margin ξ(x). Subclasses set ``cascade`` and
+    ``context_dim`` in ``__init__`` and implement `draw` (``docs/environments.md``).
     """
 
     @abstractmethod
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Draw contexts, and how likely each answer is there.
+        """Draw contexts and return them with the probabilities of the answer 1.
 
-        Returns the contexts, of shape (rounds, context_dim); a_i(x), the chance that each arm
-        answers 1, (rounds, K); and y(x), the chance that 1 is right, (rounds,): 0 or 1 where the
-        label is certain.
+        Returns
+        -------
+        contexts : ndarray of shape (rounds, context_dim)
+        arm_probabilities : ndarray of shape (rounds, K)
+            a_i(x), the probability that each arm answers 1.
+        label_probability : ndarray of shape (rounds,)
+            y(x), the probability that the label is 1; 0 or 1 for a certain label.
         """
 
     def sample(self, rounds: int, random: np.random.Generator) -> Batch:
         """Draw rounds: contexts, then all answers, then the labels."""
-        contexts, says_one, is_one = self.draw(rounds, random)
-        self._check(rounds, contexts, says_one, is_one)
-        right = is_one[:, None]
-        errors = says_one * (1.0 - right) + (1.0 - says_one) * right
-        a = says_one[:, :, None]
-        b = says_one[:, None, :]
+        contexts, arm_probabilities, label_probability = self.draw(rounds, random)
+        self._check(rounds, contexts, arm_probabilities, label_probability)
+        y = label_probability[:, None]
+        errors = arm_probabilities * (1.0 - y) + (1.0 - arm_probabilities) * y
+        a = arm_probabilities[:, :, None]
+        b = arm_probabilities[:, None, :]
         disagreement = a * (1.0 - b) + (1.0 - a) * b
         optimal = optimal_arms(self.cascade, errors)
         return Batch(
@@ -51,31 +55,40 @@ class BinaryArms(Environment):
             disagreement=disagreement,
             optimal=optimal,
             margins=dominance_margins(self.cascade, disagreement, optimal),
-            outputs=(random.random(says_one.shape) < says_one).astype(np.int64),
-            labels=(random.random(rounds) < is_one).astype(np.int64),
+            outputs=(random.random(arm_probabilities.shape) < arm_probabilities).astype(np.int64),
+            labels=(random.random(rounds) < label_probability).astype(np.int64),
             error_rates=errors,
         )
 
-    def _check(self, rounds: int, contexts: Floats, says_one: Floats, is_one: Floats) -> None:
-        """Refuse what a `draw` written by a user must not return."""
-        for what, values, shape in (
+    def _check(
+        self,
+        rounds: int,
+        contexts: Floats,
+        arm_probabilities: Floats,
+        label_probability: Floats,
+    ) -> None:
+        """Validate the result of a user-defined `draw`."""
+        for name, values, shape in (
             ("contexts", contexts, (rounds, self.context_dim)),
-            ("says_one", says_one, (rounds, self.cascade.n_arms)),
-            ("is_one", is_one, (rounds,)),
+            ("arm_probabilities", arm_probabilities, (rounds, self.cascade.n_arms)),
+            ("label_probability", label_probability, (rounds,)),
         ):
             if values.shape != shape:
                 raise InvalidParameterError(
-                    f"draw must return {what} of shape {shape}; this has shape {values.shape}"
+                    f"draw must return {name} of shape {shape}, got shape {values.shape}"
                 )
-            if what != "contexts" and not ((values >= 0) & (values <= 1)).all():
-                raise InvalidParameterError(f"draw must return chances from 0 to 1 as {what}")
+            if name != "contexts" and not ((values >= 0) & (values <= 1)).all():
+                raise InvalidParameterError(
+                    f"draw must return {name} in [0, 1], got values from {values.min():g} to "
+                    f"{values.max():g}"
+                )
 
 
 class LogisticArms(BinaryArms):
-    """Contexts uniform in [−1, 1]^d; arm i answers 1 with chance μ(xᵀw_i + b_i).
+    """Contexts uniform in [−1, 1]^d; arm i answers 1 with probability μ(xᵀw_i + b_i).
 
-    The label is 1 with chance μ(xᵀw + b) of its own. Given the context, arms and label are
-    independent (see `BinaryArms`). ``arms`` has a row (w_i, b_i) per arm, ``label`` is (w, b).
+    The label is 1 with probability μ(xᵀw + b). Given the context, arms and label are independent
+    (see `BinaryArms`). ``arms`` has a row (w_i, b_i) per arm; ``label`` is (w, b).
 
     Examples
     --------
@@ -93,13 +106,13 @@ class LogisticArms(BinaryArms):
         self._arms = table("arms", arms).copy()
         if len(self._arms) != cascade.n_arms or self._arms.shape[1] < 2:
             raise InvalidParameterError(
-                f"arms needs a row of one weight or more, and then the bias, for each of "
-                f"{cascade.n_arms} arms; this has shape {self._arms.shape}"
+                f"arms must have {cascade.n_arms} rows (one per arm) of at least one weight and "
+                f"the bias, got shape {self._arms.shape}"
             )
         self._label = vector("label", label, size=self._arms.shape[1])
         self.context_dim = self._arms.shape[1] - 1
 
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Draw contexts, and how likely each answer is there."""
+        """Draw contexts and return them with the probabilities of the answer 1."""
         x = random.uniform(-1.0, 1.0, (rounds, self.context_dim))
         return x, predict_logistic(x, self._arms), predict_logistic(x, self._label[None, :])[:, 0]

@@ -1,4 +1,4 @@
-"""The realizable setting: every pair's disagreement is exactly logistic in the features."""
+"""The realizable setting: the disagreement of every pair is exactly logistic in the features."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,40 +16,41 @@ from stopwise.features import BoundFeatures, Polynomial, bind
 from stopwise.research.environments.base import Batch, Environment
 from stopwise.research.theory.dominance import can_be_optimal, dominance_margins, first_candidates
 
-# Contexts are drawn in blocks of at least this many when some may be refused.
+# Contexts are drawn in blocks of at least this size when some may be rejected.
 BLOCK = 1000
-# If fewer than this share are accepted, the margin or θ is a mistake (heuristic).
-FEWEST = 0.01
-TOLERANCE, ROUNDING = 1e-9, 1e-12  # of `cut_weights`, as the two below
-STEPS, OVERSHOOT = 1000, 1.7  # heuristic: enough where a single point is left, the slowest case
+# If a smaller share is accepted, the margin or θ is probably wrong (heuristic).
+MIN_ACCEPTED_SHARE = 0.01
+# Parameters of `cut_weights`.
+TOLERANCE, ROUNDING = 1e-9, 1e-12
+STEPS, OVERSHOOT = 1000, 1.7  # sufficient when a single point is feasible, the slowest case
 
 
 class Realizable(Environment):
-    """Arms answer 0 or 1, drawn jointly, so that pair (i, j) disagrees with chance μ(φᵀθ_ij).
+    """Arms answer 0 or 1, drawn jointly so that pair (i, j) disagrees with probability μ(φᵀθ_ij).
 
-    Without a ``degree``, contexts are uniform in [−1, 1]^d, the first coordinate fixed to 1 as
-    an intercept, and φ = x/√d: a policy with ``features=Identity()`` has a model that is exactly
-    true. With a ``degree``, all coordinates are uniform in [−1, 1] and φ are the features of
-    ``Polynomial(degree)``, so that a policy with that map has.
+    Without a ``degree``, contexts are uniform in [−1, 1]^d with the first coordinate fixed to 1 as
+    an intercept, and φ = x/√d, so the model of a policy with ``features=Identity()`` is exact. With
+    a ``degree``, all coordinates are uniform in [−1, 1] and φ are the features of
+    ``Polynomial(degree)``, so the model of a policy with that map is exact.
 
     Such arms exist if the p_ij of each context lie in [a, 2a] with 2a ≤ 2/3 (five arms: [a, 1.5a]
-    with 1.5a ≤ 0.6; ``docs/environments.md``). Otherwise `sample` may refuse θ.
+    with 1.5a ≤ 0.6; ``docs/realizable.md``). Otherwise `sample` may raise an error.
 
     There are no labels. The optimal arm i* is that of the paper's Lemma 2, min{i : C_j − C_i >
     p_ij(x) for all j > i}. It is the best arm if the label is its own answer, and no labels make a
-    deeper arm better. Contexts in which that arm cannot be best, because C_i* − C_l > p_{l i*} for
-    an earlier arm l, are drawn again: contextual weak dominance cannot hold there.
+    deeper arm better. Contexts in which it cannot be best, because C_i* − C_l > p_{l i*} for an
+    earlier arm l, are rejected: contextual weak dominance cannot hold there.
 
     Parameters
     ----------
     theta : mapping or sequence
         ``{(i, j): θ_ij}`` for every pair of arms, or the θ_ij in the order of
-        ``cascade.pairs()``; each has one number for each feature.
+        ``cascade.pairs()``; each has one number per feature.
     degree : int, optional
-        Of the polynomial features.
+        The degree of the polynomial features.
     margin : float
-        Contexts in which the test of an arm is decided by less than this are drawn again. So ξ is
-        at least the margin, and no arm before the optimal one is nearly good enough.
+        Contexts in which the test of an arm is decided by less than this are rejected, so ξ is at
+        least the margin and no arm before the optimal one is nearly good enough.
 
     Examples
     --------
@@ -79,8 +80,8 @@ class Realizable(Environment):
             self._features = bind(Polynomial(degree), self.context_dim, cascade.n_arms)
             if self._features.n_features != length:
                 raise InvalidParameterError(
-                    f"theta needs vectors of {self._features.n_features} numbers, one for each "
-                    f"feature of {self.context_dim} coordinates; these have {length}"
+                    f"theta must have {self._features.n_features} numbers per pair, one for each "
+                    f"feature of {self.context_dim} coordinates, got {length}"
                 )
 
     def sample(self, rounds: int, random: np.random.Generator) -> Batch:
@@ -100,46 +101,48 @@ class Realizable(Environment):
     def _outputs(self, x: Floats, p: Floats, random: np.random.Generator) -> Ints:
         weights, exist = cut_weights(p, self.cascade.n_arms)
         if not exist.all():
-            at, chances = (part[~exist][0].round(3).tolist() for part in (x, p))
+            context, probabilities = (values[~exist][0].round(3).tolist() for values in (x, p))
             raise InvalidParameterError(
-                f"in {np.sum(~exist)} of {len(p)} contexts no arms can disagree as theta says: at "
-                f"{at} the pairs {self.cascade.pairs()} with chances {chances}. Keep the chances "
-                "at a context at most 0.6, and within a factor of 1.5 of each other"
+                f"theta is impossible in {np.sum(~exist)} of {len(p)} contexts: at {context}, no "
+                f"arms disagree with probabilities {probabilities} for pairs "
+                f"{self.cascade.pairs()}. Keep the probabilities of a context at most 0.6 and "
+                "within a factor of 1.5 of each other"
             )
-        drawn = random.random((len(p), 1))
-        return cuts(self.cascade.n_arms)[(weights.cumsum(axis=1) <= drawn).sum(axis=1)]
+        u = random.random((len(p), 1))
+        return cuts(self.cascade.n_arms)[(weights.cumsum(axis=1) <= u).sum(axis=1)]
 
     def _accepted(
         self, rounds: int, random: np.random.Generator
     ) -> Iterator[tuple[Floats, Floats]]:
-        """Draw blocks of contexts, and their chances, until enough are accepted."""
+        """Draw blocks of contexts with their disagreements until enough are accepted."""
         block = rounds if self.margin == 0.0 else max(rounds, BLOCK)
-        found = drawn = 0
-        while found < rounds:
+        n_accepted = n_drawn = 0
+        while n_accepted < rounds:
             x, p = self._draw(block, random)
-            good = self._good(self._table(p))
-            drawn, found = drawn + block, found + int(good.sum())
-            if drawn >= BLOCK and found < FEWEST * drawn:
+            accepted = self._accept(self._table(p))
+            n_drawn += block
+            n_accepted += int(accepted.sum())
+            if n_drawn >= BLOCK and n_accepted < MIN_ACCEPTED_SHARE * n_drawn:
                 raise InvalidParameterError(
-                    f"only {found} of {drawn} contexts have a margin of {self.margin:g} or more "
-                    "and an arm that can be optimal; lower the margin, or change the costs or "
-                    "theta so that C_i − C_l ≤ p_li for the arms l before the first i whose "
-                    "deeper arms all cost more than they disagree"
+                    f"only {n_accepted} of {n_drawn} contexts have a margin of at least "
+                    f"{self.margin:g} and an arm that can be optimal; lower margin, or change the "
+                    "costs or theta so that C_i − C_l ≤ p_li for all l < i, where i is the first "
+                    "arm with C_j − C_i > p_ij for all j > i"
                 )
-            yield x[good], p[good]
+            yield x[accepted], p[accepted]
             block = max(rounds, BLOCK)
 
-    def _good(self, table: Floats) -> Bools:
-        """Return which contexts have the margin, and an optimal arm."""
+    def _accept(self, table: Floats) -> Bools:
+        """Return which contexts have the margin and an arm that can be optimal."""
         optimal = first_candidates(self.cascade, table)
-        good = can_be_optimal(self.cascade, table, optimal)
-        for i in range(self.cascade.n_arms - 1):  # the arms that are tested, one after another
+        accepted = can_be_optimal(self.cascade, table, optimal)
+        for i in range(self.cascade.n_arms - 1):
             spare = (self.cascade.gaps[i, i + 1 :] - table[:, i, i + 1 :]).min(axis=1)
-            good &= (optimal < i) | (np.abs(spare) >= self.margin)
-        return good
+            accepted &= (optimal < i) | (np.abs(spare) >= self.margin)
+        return accepted
 
     def _draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats]:
-        """Draw contexts and the chance of each pair to disagree there."""
+        """Draw contexts with the probability that each pair disagrees."""
         x = random.uniform(-1.0, 1.0, (rounds, self.context_dim))
         if self._features is None:
             x[:, 0] = 1.0
@@ -159,13 +162,15 @@ def _vectors(
 ) -> Floats:
     pairs = cascade.pairs()
     if len(theta) != len(pairs) or (isinstance(theta, Mapping) and set(theta) != set(pairs)):
-        raise InvalidParameterError(f"theta needs a vector for each of the pairs {pairs}")
+        raise InvalidParameterError(
+            f"theta must have one vector for each pair of {pairs}, got {len(theta)}"
+        )
     vectors = [theta[pair] for pair in pairs] if isinstance(theta, Mapping) else theta
     return table("theta", cast(ArrayLike, vectors)).copy()
 
 
 def _dimension(length: int, degree: int) -> int:
-    """Return the d whose polynomials of this degree have so many monomials, or one too large."""
+    """Return the smallest d with at least ``length`` monomials of this degree."""
     dim = 1
     while degree >= 1 and math.comb(dim + degree, degree) < length:
         dim += 1
@@ -173,40 +178,40 @@ def _dimension(length: int, degree: int) -> int:
 
 
 def cuts(n_arms: int) -> Ints:
-    """Return the answers (cuts + 1, K) in each cut of one arm, of two arms, and without a cut.
+    """Return the answers (cuts + 1, K) in each cut of one arm, of two arms, and in the empty cut.
 
     A *cut* is a set of arms that answer 1 while the others answer 0.
     """
-    one = np.eye(n_arms, dtype=np.int64)
-    two = [one[i] + one[j] for i, j in combinations(range(n_arms), 2)]
-    return np.concatenate([one, two, np.zeros_like(one[:1])])
+    singles = np.eye(n_arms, dtype=np.int64)
+    doubles = [singles[i] + singles[j] for i, j in combinations(range(n_arms), 2)]
+    return np.concatenate([singles, doubles, np.zeros_like(singles[:1])])
 
 
 def cut_weights(p: Floats, n_arms: int) -> tuple[Floats, Bools]:
-    """Return the chance of every cut for each row of p, and for which rows there are such.
+    """Return probabilities of the cuts for each row of p, and for which rows they exist.
 
-    With these chances arms disagree, pair by pair, as often as p says (``docs/environments.md``).
-    ``p`` is (n, K(K−1)/2), in the order of ``Cascade.pairs()``. With any t such that
+    With these probabilities pairs disagree with probabilities p (``docs/realizable.md``). ``p`` is
+    (n, K(K−1)/2), in the order of ``Cascade.pairs()``. For any t such that
 
         t_i + t_j ≥ p_ij,   Σ_k≠i (t_i + t_k − p_ik) ≤ 2·t_i,   Σ_i<j p_ij − (K − 3)·Σ_i t_i ≤ 2
 
-    v_ij = (t_i + t_j − p_ij)/2 for cut {i, j} and t_i − Σ_k v_ik for cut {i} are chances that give
-    p. Each step moves t across the half-space that it violates most (Motzkin, Schoenberg, 1954).
+    v_ij = (t_i + t_j − p_ij)/2 for cut {i, j} and t_i − Σ_k v_ik for cut {i} are probabilities that
+    give p. Each step moves t across the most violated half-space (Motzkin, Schoenberg, 1954).
     """
-    of_pair = cuts(n_arms)[n_arms:-1]
+    pair_cuts = cuts(n_arms)[n_arms:-1]
     sums = -1.0 - (n_arms - 4) * np.eye(n_arms)
-    rows = np.concatenate([of_pair, sums, np.full((1, n_arms), n_arms - 3)])
-    bounds = np.concatenate([p, -p @ of_pair, p.sum(axis=1, keepdims=True) - 2.0], axis=1)
-    length = np.maximum(np.linalg.norm(rows, axis=1), 1.0)  # the last row is zero for three arms
+    normals = np.concatenate([pair_cuts, sums, np.full((1, n_arms), n_arms - 3)])
+    bounds = np.concatenate([p, -p @ pair_cuts, p.sum(axis=1, keepdims=True) - 2.0], axis=1)
+    length = np.maximum(np.linalg.norm(normals, axis=1), 1.0)  # the last is zero for three arms
     t = np.repeat(p.max(axis=1, keepdims=True) / 2, n_arms, axis=1)
-    left = np.arange(len(p))
+    active = np.arange(len(p))
     for _ in range(STEPS):
-        short = (bounds[left] - t[left] @ rows.T) / length
-        worst, by = short.argmax(axis=1), short.max(axis=1)
-        out = by > ROUNDING
-        left, worst, by = left[out], worst[out], by[out]
-        t[left] += (OVERSHOOT * by / length[worst])[:, None] * rows[worst]
-    pairs = (t @ of_pair.T - p) / 2
-    weights = np.concatenate([t - pairs @ of_pair, pairs], axis=1)
+        violations = (bounds[active] - t[active] @ normals.T) / length
+        worst, distance = violations.argmax(axis=1), violations.max(axis=1)
+        violated = distance > ROUNDING
+        active, worst, distance = active[violated], worst[violated], distance[violated]
+        t[active] += (OVERSHOOT * distance / length[worst])[:, None] * normals[worst]
+    pairs = (t @ pair_cuts.T - p) / 2
+    weights = np.concatenate([t - pairs @ pair_cuts, pairs], axis=1)
     exist = (weights.min(axis=1) >= -TOLERANCE) & (weights.sum(axis=1) <= 1.0 + TOLERANCE)
     return np.maximum(weights, 0.0), exist

@@ -1,4 +1,4 @@
-"""Every environment by name, for configuration files and the records of experiments."""
+"""Environments by name, for configuration files and experiment specs."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ ENVIRONMENTS: dict[str, type[Environment]] = {
 
 
 def make_environment(name: str, cascade: Cascade, **parameters: Any) -> Environment:
-    """Create an environment by its name in ``ENVIRONMENTS``; its parameters may be plain values.
+    """Create an environment by its name in ``ENVIRONMENTS``, from plain values.
 
     Examples
     --------
@@ -27,9 +27,9 @@ def make_environment(name: str, cascade: Cascade, **parameters: Any) -> Environm
     """
     if name not in ENVIRONMENTS:
         raise UnknownEnvironmentError(
-            f"no environment is called {name!r}; {suggestion(name, ENVIRONMENTS)}. If it is "
-            "your own, register it in ENVIRONMENTS in a module that Dask workers import too"
+            f"unknown environment {name!r}; {suggestion(name, ENVIRONMENTS)}. Register custom "
+            "environments in ENVIRONMENTS, in a module that Dask workers import too"
         )
-    # Every class takes the cascade first, then parameters of its own.
+    # Constructors take the cascade first, then different parameters.
     factory: Any = ENVIRONMENTS[name]
     return factory(cascade, **parameters)

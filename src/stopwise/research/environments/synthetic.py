@@ -1,4 +1,4 @@
-"""The paper's synthetic data set, with five classifiers of different regularisation as arms."""
+"""The paper's synthetic data set, with five classifiers with different regularisation as arms."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -12,21 +12,20 @@ from stopwise.features import Polynomial
 from stopwise.research.environments.binary_arms import BinaryArms
 from stopwise.research.environments.training import fit_logistic, predict_logistic
 
-# The paper gives neither C nor the seed of its data. This C reproduces its four fractions of weakly
-# dominant contexts. The seed is the first of 0, 1, 2, … with which instances 2 to 4 are weakly
-# dominant in all contexts, as in the paper.
+# The paper does not give C or the seed of its data. This C reproduces its four fractions of weakly
+# dominant contexts. The seed is the first of 0, 1, 2, … for which all contexts of instances 2 to 4
+# are weakly dominant, as in the paper.
 PAPER_C = (1e-4, 1e-2, 1e2, 1e7, 1e-3)
 PAPER_DATA_SEED = 1
 
 
 class Synthetic(BinaryArms):
-    """Three features uniform in (−1, 1); the label is 0 where x₁ + x₁x₂ + x₃² < 0, else 1.
+    """Three features uniform in (−1, 1); the label is 0 if x₁ + x₁x₂ + x₃² < 0, else 1.
 
-    The data set is drawn once, from ``data_seed``. Arm i is a logistic classifier θ_i of the
-    monomials Φ(x) of degree one and two, trained on the data set with its own regularisation;
-    it answers 1 with chance μ(Φ(x)ᵀθ_i). Rounds show the data set's rows in random order, and
-    past its end all of them in a fresh order. C is the inverse regularisation strength of each arm,
-    as in `fit_logistic`; the data set has ``samples`` rows.
+    The data set of ``samples`` rows is drawn once, from ``data_seed``. Arm i is a logistic
+    classifier θ_i of the monomials Φ(x) of degree one and two, trained on the data set with inverse
+    regularisation strength ``C[i]`` (see `fit_logistic`); it answers 1 with probability
+    μ(Φ(x)ᵀθ_i). Rounds are the rows in random order, reshuffled after each pass.
 
     Examples
     --------
@@ -56,11 +55,11 @@ class Synthetic(BinaryArms):
         phi = np.column_stack([x[:, list(m)].prod(axis=1) for m in monomials])
         weights = vector("C", C, size=cascade.n_arms)
         self.weights = np.stack([fit_logistic(phi, self._labels, c, False) for c in weights])
-        self._says_one = predict_logistic(phi, self.weights)
+        self._arm_probabilities = predict_logistic(phi, self.weights)
 
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Draw contexts, and how likely each answer is there."""
+        """Draw contexts and return them with the probabilities of the answer 1."""
         n = len(self._contexts)
         passes = [random.permutation(n) for _ in range(-(-rounds // n))]
         rows = np.concatenate([np.empty(0, dtype=np.int64), *passes])[:rounds]
-        return self._contexts[rows], self._says_one[rows], self._labels[rows]
+        return self._contexts[rows], self._arm_probabilities[rows], self._labels[rows]

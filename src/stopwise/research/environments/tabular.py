@@ -1,4 +1,4 @@
-"""A labelled table as an environment: arm i is a classifier of its leading columns."""
+"""Environments from labelled tables, with classifiers of the leading columns as arms."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -13,27 +13,30 @@ from stopwise.research.data import load_table
 from stopwise.research.environments.binary_arms import BinaryArms
 from stopwise.research.environments.training import checked_table, fit_logistic, predict_logistic
 
-# The paper does not say how its arms were regularised. With these the fractions of weakly dominant
-# contexts are its own to within 0.0024 and 0.0042 (`benchmarks/arms.py` searches for such C).
+# The paper does not say how its arms were regularised. With these values the fractions of weakly
+# dominant contexts are within 0.0024 and 0.0042 of the printed ones (`benchmarks/arms.py`).
 PIMA_C = (1.5, 0.4, 0.4)
 HEART_C = (1.01, 1.91, 2.0)
 
 
 class Tabular(BinaryArms):
-    """Contexts are the rows of a table, in order and from the first again past the last.
+    """Contexts are the rows of a table, in order and repeatedly.
 
     Arm i is a logistic classifier trained on the leading ``columns_per_arm[i]`` columns, and
-    answers 1 with the chance it gives: a deeper arm sees more, such as the result of a test.
+    answers 1 with its predicted probability. Deeper arms see more columns, such as test results.
 
     Parameters
     ----------
     X : array_like of shape (n, d)
-        The table, scaled as policies shall see it; `standardised` is one way.
+        The table, scaled as policies should see it, for example by `standardised`.
     y : array_like of shape (n,)
         The labels, 0 or 1.
-    C, intercept
-        How little the arms are regularised, one number for all or one each; whether they have an
-        intercept (see `fit_logistic`).
+    columns_per_arm : sequence of int
+        The number of leading columns that each arm sees.
+    C : float or sequence of float
+        The inverse regularisation strength of all arms or of each (see `fit_logistic`).
+    intercept : bool
+        Whether the arms have an intercept.
 
     Examples
     --------
@@ -64,27 +67,26 @@ class Tabular(BinaryArms):
             integer("columns_per_arm", k, least=1, most=self.context_dim)
             for k in vector("columns_per_arm", columns_per_arm, size=cascade.n_arms)
         ]
-        # One row (w, b) per arm, with weights 0 for the columns it does not see.
+        # One row (w, b) per arm, with weight 0 for the columns that it does not see.
         self.weights = np.zeros((cascade.n_arms, self.context_dim + 1))
         for arm, c in enumerate(vector("C", C, size=cascade.n_arms)):
-            seen = columns[arm]
-            fitted = fit_logistic(self._contexts[:, :seen], labels, c, intercept)
-            self.weights[arm, :seen] = fitted[:-1]
-            self.weights[arm, -1] = fitted[-1]
-        self._says_one = predict_logistic(self._contexts, self.weights)
+            n_columns = columns[arm]
+            weights = fit_logistic(self._contexts[:, :n_columns], labels, c, intercept)
+            self.weights[arm, :n_columns] = weights[:-1]
+            self.weights[arm, -1] = weights[-1]
+        self._arm_probabilities = predict_logistic(self._contexts, self.weights)
 
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Return contexts in order, and how likely each answer is there."""
-        del random  # the order is that of the table
+        """Return contexts in order, with the probabilities of the answer 1."""
         rows = np.arange(rounds) % len(self._contexts)
-        return self._contexts[rows], self._says_one[rows], self._labels[rows]
+        return self._contexts[rows], self._arm_probabilities[rows], self._labels[rows]
 
 
 class Pima(Tabular):
     """The paper's diabetes cascade: 768 rows, three arms that see 6, 7 and 8 columns.
 
-    The profile is pregnancies, blood pressure, skin thickness, body mass, pedigree and age;
-    arm 1 also sees glucose, arm 2 glucose and insulin. Columns are `standardised`.
+    Arm 0 sees the profile: pregnancies, blood pressure, skin thickness, body mass, pedigree and
+    age. Arm 1 also sees glucose, arm 2 also insulin. Columns are `standardised`.
 
     Examples
     --------
@@ -105,7 +107,7 @@ class Heart(Tabular):
     """The paper's heart disease cascade: 297 rows, three arms that see 7, 10 and 12 columns.
 
     Arm 0 sees age to restecg, arm 1 also thalach, exang and oldpeak, arm 2 also slope and ca.
-    The last attribute, thal, is left out: the paper has twelve. Columns are `standardised`.
+    The last attribute, thal, is omitted: the paper has twelve. Columns are `standardised`.
 
     Examples
     --------
@@ -125,8 +127,8 @@ class Heart(Tabular):
 def standardised(X: ArrayLike) -> Floats:
     """Return a table with columns of mean 0 and equal spread, and rows of norm at most 1.
 
-    Each column is centred and divided by its standard deviation (that of a population), then
-    all is divided by the largest norm of a row. A constant column becomes zero.
+    Each column is centred and divided by its population standard deviation; then the table is
+    divided by the largest row norm. Constant columns become zero.
 
     Examples
     --------

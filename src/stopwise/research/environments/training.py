@@ -1,4 +1,4 @@
-"""Training of logistic classifiers, exact to rounding, for environments whose arms are trained."""
+"""Exact training of logistic classifiers, for environments with trained arms."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -7,29 +7,47 @@ from stopwise import checks
 from stopwise.arrays import Floats, Ints
 from stopwise.errors import InvalidParameterError
 
-# The gradient is driven below this (times C if that is small), or to what rounding leaves of zero.
+# Bound on the norm of the gradient (times C if C < 1), unless rounding error is larger.
 TOLERANCE = 1e-10
-# Newton's method takes about 10 steps, or about 2·ln C where the classes can be separated.
+# Newton's method takes about 10 steps, or about 2·ln C if the classes are separable.
 MAX_STEPS = 500
-# The least share of the promised decrease a step must bring (Armijo's rule; the usual value).
+# Minimum share of the linearly predicted decrease in a line search (Armijo's rule, usual value).
 ARMIJO = 1e-4
 EPSILON = float(np.finfo(np.float64).eps)
 
 
 def predict_logistic(x: Floats, weights: Floats) -> Floats:
-    """Return μ(xᵀw + b) for every row x and every row (w, b) of weights, without overflow."""
+    """Return μ(xᵀw + b), the probability of label 1, for every row x and every row (w, b).
+
+    Examples
+    --------
+    >>> predict_logistic(np.array([[0.0], [2.0]]), np.array([[1.0, 0.0]])).round(3).tolist()
+    [[0.5], [0.881]]
+    """
+    # tanh does not overflow
     z = x @ weights[:, :-1].T + weights[:, -1]
     return 0.5 * (1.0 + np.tanh(0.5 * z))
 
 
 def fit_logistic(X: ArrayLike, y: ArrayLike, C: float = 1.0, intercept: bool = True) -> Floats:
-    """Train a logistic classifier, as scikit-learn's ``LogisticRegression`` defines it.
+    """Train a logistic classifier with the loss of scikit-learn's ``LogisticRegression``.
 
         (w, b) = argmin ½‖w‖² + C·Σ ln(1 + exp(−s(xᵀw + b))),    s = ±1 for labels 1 and 0
 
-    by Newton's method with a line search. The intercept b is not penalised; without one the last
-    number of the result is 0. ``X`` is of shape (n, d), and ``y`` has n labels, 0 or 1. C > 0 is
-    how much the data count beside the penalty.
+    Parameters
+    ----------
+    X : array_like of shape (n, d)
+    y : array_like of shape (n,)
+        The labels, 0 or 1.
+    C : float
+        The inverse regularisation strength, above 0.
+    intercept : bool
+        Whether to fit b, which is not penalised.
+
+    Returns
+    -------
+    ndarray of shape (d + 1,)
+        w and b; b is 0 without an intercept.
 
     Examples
     --------
@@ -40,8 +58,8 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, C: float = 1.0, intercept: bool = T
     weight = checks.real("C", C, above=0)
     if intercept and (labels == labels[0]).all():
         raise InvalidParameterError(
-            f"every label is {labels[0]}: an intercept would grow for ever; give both labels, or "
-            "train without an intercept"
+            f"y must contain both labels, got only {labels[0]}: the intercept would diverge; pass "
+            "intercept=False"
         )
     rows = np.column_stack([table, np.ones(len(table))]) if intercept else table
     penalty = np.ones(rows.shape[1])
@@ -51,16 +69,16 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, C: float = 1.0, intercept: bool = T
 
 
 def checked_table(X: ArrayLike, y: ArrayLike) -> tuple[Floats, Ints]:
-    """Return a table of finite numbers and its labels 0 and 1, in fresh arrays."""
+    """Return copies of a table of finite numbers and its labels, which must be 0 or 1."""
     table = checks.table("the data", X).copy()
     labels = checks.numbers("the labels", y)
     if labels.shape != (len(table),):
         raise InvalidParameterError(
-            f"{len(table)} rows need as many labels; these have shape {labels.shape}"
+            f"y must have {len(table)} labels, one per row of X, got shape {labels.shape}"
         )
     if not np.isin(labels, (0.0, 1.0)).all():
         row = int(np.argmin(np.isin(labels, (0.0, 1.0))))
-        raise InvalidParameterError(f"the label of row {row} is {labels[row]:g}, not 0 or 1")
+        raise InvalidParameterError(f"y must be 0 or 1, got {labels[row]:g} in row {row}")
     return table, labels.astype(np.int64)
 
 
@@ -75,14 +93,14 @@ def _minimise(rows: Floats, sign: Floats, C: float, penalty: Floats) -> Floats:
     size = np.abs(rows)
     for _ in range(MAX_STEPS):
         margin = sign * (rows @ w)
-        # 1 − μ(margin) and its slope, precise even where they are tiny, since C multiplies them
-        missing = np.exp(-np.logaddexp(0.0, margin))
-        slope = missing * np.exp(-np.logaddexp(0.0, -margin))
-        gradient = penalty * w - C * (rows.T @ (sign * missing))
-        # What rounding, of the margins above all, can leave of a gradient that should be zero.
-        noise = C * (size.T @ (missing + slope * (1.0 + size @ np.abs(w))))
-        enough = max(TOLERANCE * min(1.0, C), 4 * EPSILON * float(np.linalg.norm(noise)))
-        if np.linalg.norm(gradient) <= enough:
+        # 1 − μ(margin) and its slope, accurate even if tiny, because C multiplies them
+        residual = np.exp(-np.logaddexp(0.0, margin))
+        slope = residual * np.exp(-np.logaddexp(0.0, -margin))
+        gradient = penalty * w - C * (rows.T @ (sign * residual))
+        # bound on the rounding error of the gradient, mostly due to that of the margins
+        noise = C * (size.T @ (residual + slope * (1.0 + size @ np.abs(w))))
+        tolerance = max(TOLERANCE * min(1.0, C), 4 * EPSILON * float(np.linalg.norm(noise)))
+        if np.linalg.norm(gradient) <= tolerance:
             return w
         hessian = (rows.T * (C * slope)) @ rows
         hessian[np.diag_indices_from(hessian)] += penalty
@@ -91,12 +109,14 @@ def _minimise(rows: Floats, sign: Floats, C: float, penalty: Floats) -> Floats:
         except np.linalg.LinAlgError:
             break
         # As |μ''| ≤ μ', a Newton step that moves no margin by more than ½ decreases the loss by at
-        # least 0.4λ², λ² = −gradient·step, and near the end a search would drown in rounding.
-        length, here, promised = 1.0, loss(w), ARMIJO * float(gradient @ step)
-        far = np.abs(rows @ step).max() > 0.5
-        while far and length > EPSILON and loss(w + length * step) > here + length * promised:
+        # least 0.4λ², λ² = −gradient·step. A line search would then only compare rounding errors.
+        length = 1.0
+        current = loss(w)
+        required = ARMIJO * float(gradient @ step)
+        search = np.abs(rows @ step).max() > 0.5
+        while search and length > EPSILON and loss(w + length * step) > current + length * required:
             length /= 2
         w = w + length * step
     raise InvalidParameterError(
-        f"training with C = {C:g} did not converge; scale the columns to a like size, or lower C"
+        f"training with C={C:g} did not converge; scale the columns to a similar size, or lower C"
     )

@@ -1,1 +1,1 @@
-"""What the truth implies: the optimal arm and regret."""
+"""Theory: optimal arms, regret, weak dominance, and the paper's bounds."""

@@ -1,4 +1,4 @@
-"""Regret: how much more a run of stops lost than the optimal arms would have."""
+"""Optimal arms and the regret of stops."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from numpy.typing import ArrayLike, NDArray
 from stopwise.arrays import Floats, Ints
 from stopwise.cascade import Cascade
 
-TIE = 1e-12  # losses as close as this are equal up to rounding, here and in `dominance` (Lemma 2)
+TIE = 1e-12  # losses this close are equal up to rounding
 
 
 def optimal_arms(cascade: Cascade, error_rates: ArrayLike) -> Ints:
     """Return i* = max argmin_i (γ_i(x) + C_i) for every row of error rates.
 
-    Of tied arms the deepest is taken: the paper's risk-averse choice.
+    Ties go to the deepest arm, the paper's risk-averse choice.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def regret(cascade: Cascade, error_rates: ArrayLike, stops: ArrayLike) -> Floats
     losses = np.asarray(error_rates, dtype=np.float64) + cascade.cumulative
     rounds = np.arange(len(losses))
     best = optimal_arms(cascade, error_rates)
-    # a tie within rounding may leave a few 1e-13 below zero
+    # a tie within rounding may give a difference of about −1e-13
     return np.maximum(losses[rounds, np.asarray(stops)] - losses[rounds, best], 0.0)
 
 
@@ -46,8 +46,9 @@ def pseudo_regret(
 ) -> Floats:
     """Return ``|C_I − C_i*| + p_{i* I}`` of every round, an upper bound on its regret.
 
-    For settings that fix disagreement probabilities but no error rates (the paper, caption of the
-    figure on the realizable setting). ``disagreement`` is (n, K, K), read in the upper triangle.
+    For settings with disagreement probabilities but without error rates (the paper, caption of the
+    figure on the realizable setting). ``disagreement`` is (n, K, K); only the upper triangle is
+    used.
 
     Examples
     --------
@@ -56,8 +57,8 @@ def pseudo_regret(
     [0.8]
     """
     best, stop = np.asarray(optimal), np.asarray(stops)
-    differ = _differ(disagreement, best, stop)
-    return np.abs(cascade.cumulative[stop] - cascade.cumulative[best]) + differ
+    p = _disagreement_of(disagreement, best, stop)
+    return np.abs(cascade.cumulative[stop] - cascade.cumulative[best]) + p
 
 
 def signed_pseudo_regret(
@@ -65,9 +66,9 @@ def signed_pseudo_regret(
 ) -> Floats:
     """Return ``C_I − C_i* + p_{i* I}`` of every round, the tighter upper bound on its regret.
 
-    The paper's text on the realizable setting defines it so: stopping early saves its cost. It is
-    the regret itself if the label is the answer of arm i*, and then never negative where i* is best
-    (`can_be_optimal`).
+    This is the definition in the paper's text on the realizable setting, in which stopping early
+    saves cost. It is the regret itself if the label is the answer of arm i*, and is not negative if
+    i* can be optimal (`can_be_optimal`).
 
     Examples
     --------
@@ -77,11 +78,11 @@ def signed_pseudo_regret(
     [0.55, 0.05]
     """
     best, stop = np.asarray(optimal), np.asarray(stops)
-    differ = _differ(disagreement, best, stop)
-    return cascade.cumulative[stop] - cascade.cumulative[best] + differ
+    p = _disagreement_of(disagreement, best, stop)
+    return cascade.cumulative[stop] - cascade.cumulative[best] + p
 
 
-def _differ(disagreement: Floats, best: NDArray[Any], stop: NDArray[Any]) -> Floats:
-    """Return how often the best arm and the stop disagree in each round."""
+def _disagreement_of(disagreement: Floats, best: NDArray[Any], stop: NDArray[Any]) -> Floats:
+    """Return the probability that the best arm and the stop disagree in each round."""
     low, high = np.minimum(best, stop), np.maximum(best, stop)
     return np.where(low == high, 0.0, disagreement[np.arange(len(stop)), low, high])

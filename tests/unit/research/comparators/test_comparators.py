@@ -1,4 +1,4 @@
-"""Comparators: what they are given, what they decide, and what they refuse."""
+"""Comparators: decisions, learning from labels, and validation."""
 
 import copy
 import math
@@ -30,13 +30,13 @@ def supervised(**parameters: Any) -> research.Supervised:
 # -- the oracle and the clairvoyant -------------------------------------------------------------
 
 
-def test_the_oracle_stops_at_the_optimal_arm() -> None:
+def test_oracle_stops_at_the_optimal_arm() -> None:
     oracle = research.Oracle(THREE)
     assert oracle.run(WORLD.contexts, optimal=WORLD.optimal).tolist() == WORLD.optimal.tolist()
     assert oracle.decide(None, research.Truth(optimal=1)) == sw.Decision(1, "model", THREE.cost(1))
 
 
-def test_the_clairvoyant_continues_at_a_tie() -> None:
+def test_clairvoyant_continues_at_a_tie() -> None:
     clairvoyant, p = research.Clairvoyant(THREE), np.zeros((3, 3))
     p[0, 1] = THREE.gaps[0, 1]
     assert clairvoyant.decide(None, research.Truth(disagreement=p)).stop == 1
@@ -46,8 +46,8 @@ def test_the_clairvoyant_continues_at_a_tie() -> None:
     assert clairvoyant.decide(None, research.Truth(disagreement=p)).stop == 2
 
 
-def test_a_tie_for_the_optimal_arm_is_one_for_the_clairvoyant() -> None:
-    cascade = sw.Cascade([0.2, 0.4, 0.6])  # 0.4 + 0.6 is 1 but for rounding
+def test_clairvoyant_and_optimal_arm_agree_on_ties() -> None:
+    cascade = sw.Cascade([0.2, 0.4, 0.6])  # 0.4 + 0.6 is 1 up to rounding
     p = np.array([[[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]])
     clairvoyant = research.Clairvoyant(cascade)
     assert first_candidates(cascade, p).tolist() == [2]
@@ -58,8 +58,8 @@ def test_a_tie_for_the_optimal_arm_is_one_for_the_clairvoyant() -> None:
 TRUTHS: list[tuple[str, Any, str]] = [
     ("optimal", [0, 1], "3 rounds"),
     *(
-        ("optimal", wrong, "optimal is an arm for each round, 0 to 2")
-        for wrong in (["0", "1", "2"], [0, 1, 3], [0, -1, 2], [0.5, 1, 2], [0, 1, NAN])
+        ("optimal", invalid, "optimal must be an arm index from 0 to 2 for each round")
+        for invalid in (["0", "1", "2"], [0, 1, 3], [0, -1, 2], [0.5, 1, 2], [0, 1, NAN])
     ),
     ("disagreement", np.zeros((3, 3)), r"shape \(3, 3\)"),
     ("disagreement", np.zeros((3, 2, 2)), r"shape \(3, 2, 2\)"),
@@ -67,16 +67,16 @@ TRUTHS: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "given", "message"), TRUTHS)
-def test_an_impossible_truth_is_refused(name: str, given: Any, message: str) -> None:
+@pytest.mark.parametrize(("name", "truth", "message"), TRUTHS)
+def test_run_rejects_an_invalid_truth(name: str, truth: Any, message: str) -> None:
     comparator: Any = {"optimal": research.Oracle, "disagreement": research.Clairvoyant}[name](
         THREE
     )
     with pytest.raises(sw.errors.InvalidInputError, match=message):
-        comparator.run(np.zeros((3, 1)), **{name: given})
+        comparator.run(np.zeros((3, 1)), **{name: truth})
 
 
-def test_an_impossible_truth_of_one_round_is_refused() -> None:
+def test_decide_rejects_an_invalid_truth() -> None:
     oracle, clairvoyant = research.Oracle(THREE), research.Clairvoyant(THREE)
     for arm in (3, 0.5):
         with pytest.raises(sw.errors.InvalidStopError):
@@ -85,7 +85,7 @@ def test_an_impossible_truth_of_one_round_is_refused() -> None:
         clairvoyant.decide(None, research.Truth(disagreement=np.eye(2)))
 
 
-def test_outputs_are_optional_and_checked() -> None:
+def test_outputs_are_optional_and_validated() -> None:
     oracle, clairvoyant = research.Oracle(THREE), research.Clairvoyant(THREE)
     contexts, p = np.zeros((3, 1)), np.zeros((3, 3, 3))
     assert oracle.run(contexts, optimal=np.array([2.0, 0.0, 1.0])).tolist() == [2, 0, 1]
@@ -98,7 +98,7 @@ def test_outputs_are_optional_and_checked() -> None:
 # -- the supervised comparator ------------------------------------------------------------------
 
 
-def test_it_estimates_errors_of_arms() -> None:
+def test_supervised_estimates_error_rates_of_arms() -> None:
     policy = research.Supervised(sw.Cascade([0.1, 0.3]), context_dim=1, forced_rounds=0, ridge=1e-9)
     for t in range(40):
         policy.observe([1.0], [t % 4 == 0, True], research.Truth(label=True))
@@ -109,10 +109,12 @@ def test_it_estimates_errors_of_arms() -> None:
     assert second[0] < -7
 
 
-def test_it_needs_one_feature_map_for_all_arms() -> None:
-    for features in (sw.PerStage([sw.Identity(), sw.Identity()]), sw.Standard()):
-        with pytest.raises(sw.errors.InvalidParameterError, match="one feature map"):
-            research.Supervised(THREE, features, 2)
+@pytest.mark.parametrize(
+    "features", [sw.PerStage([sw.Identity(), sw.Identity()]), sw.Standard()], ids=repr
+)
+def test_supervised_needs_one_feature_map_for_all_arms(features: Any) -> None:
+    with pytest.raises(sw.errors.InvalidParameterError, match="one feature map"):
+        research.Supervised(THREE, features, 2)
 
 
 @pytest.mark.parametrize(
@@ -129,15 +131,15 @@ def test_it_needs_one_feature_map_for_all_arms() -> None:
         ("context_dim", [-1]),
     ],
 )
-def test_a_parameter_out_of_range_is_refused_by_name(name: str, values: list[Any]) -> None:
+def test_parameters_out_of_range_are_rejected_by_name(name: str, values: list[Any]) -> None:
     for value in values:
         with pytest.raises(sw.errors.InvalidParameterError, match=rf"\b{name}\b"):
             research.Supervised(THREE, **{"context_dim": 2, name: value})
 
 
 @pytest.mark.parametrize("explore", [0.0, 0.4])
-def test_a_run_equals_rounds_one_by_one(explore: float) -> None:
-    single, pieces = supervised(explore=explore), supervised(explore=explore)
+def test_run_equals_single_rounds(explore: float) -> None:
+    single, batched = supervised(explore=explore), supervised(explore=explore)
     stops: list[int] = []
     for t in range(300):
         decision = single.decide(WORLD.contexts[t])
@@ -148,18 +150,18 @@ def test_a_run_equals_rounds_one_by_one(explore: float) -> None:
             research.Truth(label=int(LABELS[t])),
             rule_stop=decision.rule_stop,
         )
-    first, rest = slice(0, 71), slice(71, 300)
-    found = [
-        pieces.run(WORLD.contexts[part], OUTPUTS[part], labels=LABELS[part]).tolist()
-        for part in (first, rest)
-    ]
-    assert [*found[0], *found[1]] == stops
-    assert single.rounds == pieces.rounds == 300
-    np.testing.assert_array_equal(single.state()["learner"], pieces.state()["learner"])
+    batch_stops: list[int] = []
+    for rows in (slice(0, 71), slice(71, 300)):
+        batch_stops += batched.run(
+            WORLD.contexts[rows], OUTPUTS[rows], labels=LABELS[rows]
+        ).tolist()
+    assert batch_stops == stops
+    assert single.rounds == batched.rounds == 300
+    np.testing.assert_array_equal(single.state()["learner"], batched.state()["learner"])
 
 
 @pytest.mark.parametrize("data", ["agree", "disagree", "separable", "constant"])
-def test_degenerate_data_give_finite_answers(data: str) -> None:
+def test_degenerate_data_give_finite_evidence(data: str) -> None:
     policy = research.Supervised(sw.Cascade([0.05, 0.3, 0.3]), sw.Polynomial(1), 2, forced_rounds=5)
     contexts, outputs = WORLD.contexts, OUTPUTS.copy()
     if data == "agree":
@@ -171,7 +173,7 @@ def test_degenerate_data_give_finite_answers(data: str) -> None:
     if data == "constant":
         contexts = np.tile([0.5, -0.5], (len(contexts), 1))
     policy.run(contexts, outputs, labels=outputs[:, 2])
-    for x in (*contexts[:10], [1.0, -1.0], [0.0, 0.0]):  # the last two were never seen
+    for x in (*contexts[:10], [1.0, -1.0], [0.0, 0.0]):  # the last two are new
         decision = policy.decide(x)
         for e in decision.evidence:
             assert math.isfinite(e.disagreement)
@@ -181,22 +183,21 @@ def test_degenerate_data_give_finite_answers(data: str) -> None:
         assert policy.decide(contexts[0]).stop == 0
 
 
-def test_copies_continue_alike_and_are_independent() -> None:
+def test_copies_continue_identically_and_are_independent() -> None:
     policy = supervised(explore=0.2)
     policy.run(WORLD.contexts[:100], OUTPUTS[:100], labels=LABELS[:100])
     before = policy.state()["learner"]
     restored = supervised(explore=0.2)
     restored.restore(policy.state())
-    rest = (WORLD.contexts[100:], OUTPUTS[100:])
     stops = [
-        twin.run(*rest, labels=LABELS[100:]).tolist()
+        twin.run(WORLD.contexts[100:], OUTPUTS[100:], labels=LABELS[100:]).tolist()
         for twin in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy)), restored)
     ]
     assert stops[0] == stops[1] == stops[2]
     np.testing.assert_array_equal(policy.state()["learner"], before)
 
 
-def test_a_failing_call_changes_nothing() -> None:
+def test_failed_calls_change_nothing() -> None:
     policy = supervised()
     policy.run(WORLD.contexts[:40], OUTPUTS[:40], labels=LABELS[:40])
     before = policy.state()["learner"]
@@ -224,9 +225,8 @@ def test_a_failing_call_changes_nothing() -> None:
 # -- in an environment --------------------------------------------------------------------------
 
 
-def test_comparators_play_an_environment_by_its_truth() -> None:
-    players = (supervised(), research.Clairvoyant(THREE), sw.FixedDepth(THREE))
-    learned, known, fixed = (measure(player, WORLD).regret[-1] for player in players)
-    assert 0 < learned < fixed
-    assert 0 < known < fixed
+def test_comparators_have_less_regret_than_a_fixed_depth() -> None:
+    fixed = measure(sw.FixedDepth(THREE), WORLD).regret[-1]
+    assert 0 < measure(supervised(), WORLD).regret[-1] < fixed
+    assert 0 < measure(research.Clairvoyant(THREE), WORLD).regret[-1] < fixed
     assert measure(research.Oracle(THREE), WORLD).regret[-1] == 0

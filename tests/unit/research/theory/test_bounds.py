@@ -1,4 +1,4 @@
-"""The paper's bounds: by hand and against its formulas; the policies' own radii."""
+"""The paper's bounds, computed by hand and from its formulas, and the radii of the policies."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ from stopwise.policies.uss_pd_ridge import USSPDRidge
 from stopwise.reference import radius
 from stopwise.research.theory.bounds import forced_rounds_bound, largest_regret, regret_bound
 
-# Chosen so that everything comes out whole: ln(K²/2δ) = 2, d'/2·ln(1 + 2n/d') = 2, 2σ/κ = 4.
+# Chosen for integer terms: ln(K²/2δ) = 2, d'/2·ln(1 + 2n/d') = 2, 2σ/κ = 4.
 SIZE: dict[str, Any] = {"n_features": 2, "n_arms": 2, "delta": 2 / math.e**2}
 NOISE: dict[str, Any] = {"sigma": 0.25, "kappa": 0.125}
 INSTANCE: dict[str, Any] = {"min_eigenvalue": 0.5, "dominance_margin": 0.5, "R_max": 0.5}
@@ -23,7 +23,7 @@ N = math.e**2 - 1
 ROOT2 = math.sqrt(2)
 
 
-def test_values_worked_out_by_hand() -> None:
+def test_bounds_match_values_computed_by_hand() -> None:
     shape = N, *SIZE.values(), *NOISE.values()
     assert radius(*shape, lam=0.0, S=0.0) == pytest.approx(4 * math.sqrt(2 + 2))
     assert radius(*shape, lam=0.5, S=ROOT2) == pytest.approx(8 + 2)
@@ -47,7 +47,7 @@ def test_values_worked_out_by_hand() -> None:
     c=st.tuples(*[st.floats(0.1, 10)] * 5),
     ridge=st.none() | st.tuples(st.floats(0.01, 2), st.floats(0, 5)),
 )
-def test_the_proved_theorems(
+def test_regret_bound_matches_the_proved_theorems(
     d: int,
     xi: list[float],
     delta: float,
@@ -78,7 +78,7 @@ def test_the_proved_theorems(
     assert regret_bound(t, **call) == pytest.approx(c[3] * (m + (k - 1) * first + deep))
 
 
-def test_the_radii_of_the_policies_are_those_of_the_reference() -> None:
+def test_radii_of_policies_match_the_reference() -> None:
     noise: dict[str, Any] = {"delta": 0.2, "sigma": 0.3, "kappa": 0.1}
     lam, bound = 0.01, 3.0
     plain = USSPD(Cascade([0.1] * 3), context_dim=4, **noise)
@@ -93,18 +93,18 @@ def test_the_radii_of_the_policies_are_those_of_the_reference() -> None:
         assert ridge.radius(i, j) == pytest.approx(expected, rel=1e-14)
 
 
-def test_the_largest_regret_is_that_of_brute_force() -> None:
+def test_largest_regret_matches_brute_force() -> None:
     rng = np.random.default_rng(0)
     cascade = Cascade(rng.uniform(0, 0.3, 5), tradeoff=rng.uniform(0.5, 2, 5))
     rates = rng.random((50, 5))
     losses = rates + [cascade.cost(i) for i in range(5)]
     worst = max(max(row) - min(row) for row in losses.tolist())
     assert largest_regret(cascade, rates) == pytest.approx(worst)
-    with pytest.raises(InvalidParameterError, match="needs 5 error rates"):
+    with pytest.raises(InvalidParameterError, match="must have 5 columns"):
         largest_regret(cascade, rates[:, :1])
 
 
 @pytest.mark.parametrize("margin", [0.0, -0.1, [0.0]])
-def test_without_weak_dominance_there_is_no_bound(margin: float | list[float]) -> None:
-    with pytest.raises(InvalidParameterError, match="without weak dominance"):
+def test_regret_bound_requires_weak_dominance(margin: float | list[float]) -> None:
+    with pytest.raises(InvalidParameterError, match="requires weak dominance"):
         regret_bound(10, **{**SIZE, **NOISE, **INSTANCE, "dominance_margin": margin})

@@ -1,4 +1,4 @@
-"""Dominance, against exact arithmetic and by hand."""
+"""Weak dominance, compared with exact arithmetic."""
 
 from fractions import Fraction
 
@@ -22,8 +22,8 @@ def upper(p01: float, p02: float, p12: float) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("k", [2, 3, 6])
-def test_margins_and_candidates_are_those_of_exact_arithmetic(k: int) -> None:
-    # multiples of 1/20, so that about every third comparison is a tie that floats may miss
+def test_margins_and_candidates_match_exact_arithmetic(k: int) -> None:
+    # multiples of 1/20, so that about a third of the comparisons are ties that floats may miss
     rng = np.random.default_rng(k)
     n, unit = 2000, Fraction(1, 20)
     own = rng.integers(0, 5, k)
@@ -50,7 +50,7 @@ def test_margins_and_candidates_are_those_of_exact_arithmetic(k: int) -> None:
     assert dominance_margin(cascade, p, optimal) == margins.min()
 
 
-def test_only_what_lies_above_the_diagonal_is_read_and_nothing_is_written() -> None:
+def test_only_the_upper_triangle_is_used_and_arguments_are_unchanged() -> None:
     p = np.full((2, 3, 3), 99.0)
     p[:, 0, 1], p[:, 0, 2], p[:, 1, 2] = 0.05, 0.4, 0.1
     before = p.copy()
@@ -61,7 +61,7 @@ def test_only_what_lies_above_the_diagonal_is_read_and_nothing_is_written() -> N
     assert (p == before).all()
 
 
-def test_no_contexts_give_no_rows_but_no_summary_either() -> None:
+def test_empty_input_gives_empty_rows_and_no_summary() -> None:
     none = np.empty((0, 3, 3))
     assert (
         dominance_margins(CASCADE, none, []).shape == first_candidates(CASCADE, none).shape == (0,)
@@ -81,6 +81,6 @@ def test_no_contexts_give_no_rows_but_no_summary_either() -> None:
         ([upper(0.1, 0.1, 0.1)], [0, 1], "each of the 1 contexts"),
     ],
 )
-def test_what_cannot_be_is_refused(p: object, optimal: list[int], message: str) -> None:
+def test_invalid_arguments_are_rejected(p: object, optimal: list[int], message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
         dominance_margins(CASCADE, np.array(p), optimal)
