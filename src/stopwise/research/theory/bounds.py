@@ -90,8 +90,8 @@ def regret_bound(
 
     Claimed with probability at least 1 − 2δ under contextual weak dominance (Theorem 2; appendix).
     The radius is α or, with λI, β; k_μ = ¼ is the maximum slope of μ. This is the form derived in
-    the proofs, which differs from the printed one (``docs/theory-regret.md``). The proofs have gaps: use
-    the bound for growth rates, not values.
+    the proofs, which differs from the printed one (``docs/theory-regret.md``). The proofs have
+    gaps: use the bound for growth rates, not values.
 
     Parameters
     ----------
