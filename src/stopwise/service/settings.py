@@ -122,7 +122,7 @@ def load_settings(
 ) -> Settings:
     """Combine settings: flags override the environment, which overrides the TOML file.
 
-    Empty variables and flags that are None count as not set. An unknown name or an invalid value
+    Empty variables and flags with None count as not set. An unknown name or an invalid value
     raises `InvalidParameterError` with its source.
     """
     table: Mapping[str, Any] = {}

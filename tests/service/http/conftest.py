@@ -1,4 +1,4 @@
-"""Services for the tests of HTTP."""
+"""Services for tests of the HTTP API."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.service.harness import CONTEXT, REVEALING, ROUNDS, SPEC, STAGED, Serv
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Served]:
-    """A service without keys that has two cascades, "triage" and "stages"."""
+    """A service without keys, with the cascades "triage" and "stages"."""
     with served(tmp_path) as running:
         for spec in (SPEC, REVEALING):
             assert running.post("/v1/cascades", spec).status_code == 201
@@ -20,9 +20,9 @@ def running(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The same for all tests of a module whose requests are refused; nothing may have changed.
+    """A service shared by tests whose requests are all rejected; its state must not change.
 
-    Each cascade has an open round, and "few" may have two at most.
+    Each cascade has an open round; "few" allows two.
     """
     with served(tmp_path_factory.mktemp("unchanged")) as running:
         for spec in (SPEC, REVEALING, {**SPEC, "name": "few", "keep_open": 2}):

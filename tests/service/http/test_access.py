@@ -1,4 +1,4 @@
-"""Who may send a request: keys, scopes, rates, cascades, and requests through other sites."""
+"""Access to the API: keys, scopes, rate limits, restricted keys, and cross-site requests."""
 
 import logging
 import time
@@ -21,36 +21,36 @@ from tests.service.harness import (
     served,
 )
 
-NO_KEY_NEEDED = ("/healthz", "/readyz")
-UNLIMITED = ("/metrics", "/v1/state")  # for keys that may use every cascade
+PUBLIC = ("/healthz", "/readyz")
+ALL_CASCADES = ("/metrics", "/v1/state")  # not for restricted keys
 
 
-def place(path: str, name: str = "triage") -> str:
+def fill(path: str, name: str = "triage") -> str:
     return path.replace("{name}", name).replace("{id}", "0-00000")
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.id)
 def test_each_key_allows_the_routes_of_its_scope(locked: Locked, route: Route) -> None:
-    path, needs = place(route.path), route.scope
+    path, required = fill(route.path), route.scope
     if path.endswith("/retire"):
-        path = "/v1/cascades/nobody/retire"
+        path = "/v1/cascades/missing/retire"
     for scope, key in locked.keys.items():
         answer = locked.running.ask(route.method, path, key=key)
-        if needs in (None, "public", scope) or scope == "admin":
+        if required in (None, "public", scope) or scope == "admin":
             assert answer.status_code != 403, (scope, answer.text)
         else:
             assert fault(answer) == (403, "forbidden")
-    for sent in (None, "Bearer", "Bearer sw_x_y", "Basic dTpw", "Bearer \xfc"):
-        headers = {} if sent is None else {"Authorization": sent.encode("latin-1")}
+    for header in (None, "Bearer", "Bearer sw_x_y", "Basic dTpw", "Bearer \xfc"):
+        headers = {} if header is None else {"Authorization": header.encode("latin-1")}
         answer = locked.running.ask(route.method, path, headers=headers)
-        if needs == "public":
-            assert (path in NO_KEY_NEEDED, answer.status_code) == (True, 200)
+        if required == "public":
+            assert (path in PUBLIC, answer.status_code) == (True, 200)
         else:
             assert fault(answer) == (401, "unauthorized")
             assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_an_empty_file_of_keys_lets_nobody_in(tmp_path: Path) -> None:
+def test_an_empty_key_file_rejects_every_request(tmp_path: Path) -> None:
     file = tmp_path / "none.jsonl"
     file.touch(mode=0o600)
     with served(tmp_path, keys=str(file)) as running:
@@ -59,16 +59,16 @@ def test_an_empty_file_of_keys_lets_nobody_in(tmp_path: Path) -> None:
         assert running.get("/").status_code == 401  # the dashboard too
 
 
-def test_a_key_may_have_a_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped = SimpleNamespace(monotonic=lambda: 1.0, time=time.time)  # all in the same second
-    monkeypatch.setattr("stopwise.service.http.keys.time", stopped)
+def test_the_rate_of_a_key_is_enforced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen = SimpleNamespace(monotonic=lambda: 1.0, time=time.time)
+    monkeypatch.setattr("stopwise.service.http.keys.time", frozen)
     file = tmp_path / "keys.jsonl"
     _, key = add_key(file, "three", ["admin"], rate=3)
     _, two = add_key(file, "two", ["decide"], rate=2)
-    with served(tmp_path, keys=str(file), log_requests="all") as running:  # the log names the key
+    with served(tmp_path, keys=str(file), log_requests="all") as running:  # logs the key, too
         for _ in range(3):
             assert running.get("/v1/cascades", key=key).status_code == 200
-            assert running.get("/readyz", key=key).status_code == 200  # needs no key: not counted
+            assert running.get("/readyz", key=key).status_code == 200  # public: not counted
         refused = running.post(ROUNDS, key=key)
         assert fault(refused) == (429, "too_many_requests")
         assert refused.headers["retry-after"] == "1"
@@ -76,7 +76,7 @@ def test_a_key_may_have_a_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert [fault(answer) for answer in answers] == [(403, "forbidden")] * 2
 
 
-def test_a_key_may_be_for_some_cascades(tmp_path: Path) -> None:
+def test_a_restricted_key_accesses_only_its_cascades(tmp_path: Path) -> None:
     file, keys = keys_in(tmp_path)
     _, own = add_key(Path(file), "own", ["admin"], cascades=["mine", "later", "mine"])
     with served(tmp_path, keys=file) as running:
@@ -84,11 +84,11 @@ def test_a_key_may_be_for_some_cascades(tmp_path: Path) -> None:
             spec = {**SPEC, "name": name}
             assert running.post("/v1/cascades", spec, key=keys["admin"]).status_code == 201
         shown = running.get("/v1/cascades", key=own).json()["cascades"]
-        assert [one["spec"]["name"] for one in shown] == ["mine"]
-        hidden = [one for one in ROUTES if "{name}" in one.path or one.path in UNLIMITED]
-        for name in ("other", "nobody"):  # whether it exists is not shown
+        assert [cascade["spec"]["name"] for cascade in shown] == ["mine"]
+        hidden = [route for route in ROUTES if "{name}" in route.path or route.path in ALL_CASCADES]
+        for name in ("other", "missing"):  # the response does not reveal which exists
             for route in hidden:
-                answer = running.ask(route.method, place(route.path, name), key=own)
+                answer = running.ask(route.method, fill(route.path, name), key=own)
                 assert fault(answer) == (403, "forbidden"), route.path
         answer = running.post("/v1/cascades", {**SPEC, "name": "new"}, key=own)
         assert fault(answer) == (403, "forbidden")
@@ -96,7 +96,7 @@ def test_a_key_may_be_for_some_cascades(tmp_path: Path) -> None:
         assert running.post("/v1/cascades", {**SPEC, "name": "later"}, key=own).status_code == 201
 
 
-def test_where_keys_are_needed_no_details_say_why_it_is_not_ready(tmp_path: Path) -> None:
+def test_with_keys_readyz_does_not_reveal_the_reason(tmp_path: Path) -> None:
     file, keys = keys_in(tmp_path)
     with served(tmp_path, keys=file) as running:
         for holder, attribute in (
@@ -112,7 +112,7 @@ def test_where_keys_are_needed_no_details_say_why_it_is_not_ready(tmp_path: Path
         assert running.get("/readyz").is_success
 
 
-def test_the_log_has_the_key_and_the_code_of_a_refused_request(
+def test_a_rejected_request_is_logged_with_its_key_and_code(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file, keys = keys_in(tmp_path)
@@ -120,9 +120,9 @@ def test_the_log_has_the_key_and_the_code_of_a_refused_request(
     with served(tmp_path, keys=file) as running, caplog.at_level(logging.INFO, "stopwise.service"):
         caplog.clear()
         running.post(ROUNDS, {}, key=keys["observe"])
-        running.post(ROUNDS, {}, key=f"sw_{own}_wrong")  # of an invalid key, nothing
+        running.post(ROUNDS, {}, key=f"sw_{own}_wrong")  # an invalid key is not logged
         running.get("/nowhere", key=keys["observe"])
-        lines = [vars(one) for one in caplog.records]
+        lines = [vars(record) for record in caplog.records]
         assert [(line["code"], line.get("key")) for line in lines] == [
             ("forbidden", own),
             ("unauthorized", None),
@@ -130,19 +130,24 @@ def test_the_log_has_the_key_and_the_code_of_a_refused_request(
         ]
 
 
-# -- requests through other sites ----------------------------------------------------------------
+# -- cross-site requests -------------------------------------------------------------------------
 
-HERE = ["127.0.0.1:8350", "localhost", "LOCALHOST:1", "[::1]:8350", "127.8.9.1", "app.localhost:80"]
-ELSEWHERE = [
-    *("evil.example", "localhost.evil.example", "192.168.0.7:8350", "[::2]", "", "::1:::"),
+LOCAL = [
+    "127.0.0.1:8350",
+    "localhost",
+    "LOCALHOST:1",
+    "[::1]:8350",
+    "127.8.9.1",
+    "app.localhost:80",
 ]
+FOREIGN = ["evil.example", "localhost.evil.example", "192.168.0.7:8350", "[::2]", "", "::1:::"]
 
 
-def test_without_keys_only_names_of_this_machine_are_answered(running: Served) -> None:
-    for host in HERE:
+def test_without_keys_only_local_hosts_and_origins_are_accepted(running: Served) -> None:
+    for host in LOCAL:
         assert running.get("/v1/cascades", headers={"Host": host}).status_code == 200
         assert running.post(ROUNDS, CONTEXT, headers={"Host": host}).status_code == 201
-    for host in ELSEWHERE:
+    for host in FOREIGN:
         for method, path in (("GET", "/v1/cascades"), ("POST", ROUNDS), ("GET", "/healthz")):
             answer = running.ask(method, path, headers={"Host": host}, json=CONTEXT)
             assert fault(answer) == (403, "forbidden"), host
@@ -152,10 +157,10 @@ def test_without_keys_only_names_of_this_machine_are_answered(running: Served) -
             assert fault(answer) == (403, "forbidden"), origin
     assert running.post(ROUNDS, CONTEXT, headers={"Origin": running.url}).status_code == 201
     view = running.get("/v1/cascades/triage").json()
-    assert (view["status"], view["rounds"]) == ("active", len(HERE) + 1)
+    assert (view["status"], view["rounds"]) == ("active", len(LOCAL) + 1)
 
 
-def test_an_answer_without_the_body_says_that_the_connection_is_closed(running: Served) -> None:
+def test_a_response_before_the_body_announces_the_close(running: Served) -> None:
     head = "{} {} HTTP/1.1\r\nHost: {}\r\nContent-Length: 9\r\n\r\n"
     for method, path, host in (
         ("POST", ROUNDS, "evil.example"),
@@ -163,12 +168,12 @@ def test_an_answer_without_the_body_says_that_the_connection_is_closed(running: 
         ("GET", "/v1/cascades", "localhost"),
     ):
         with running.connect() as line:
-            line.sendall(head.format(method, path, host).encode())  # and the body never comes
+            line.sendall(head.format(method, path, host).encode())  # without the body
             assert b"\r\nconnection: close\r\n" in received(line), path
     assert "connection" not in running.post(ROUNDS, CONTEXT).headers
 
 
-def test_with_keys_any_host_and_site_is_answered(locked: Locked) -> None:
+def test_with_keys_any_host_and_origin_is_accepted(locked: Locked) -> None:
     headers = {"Host": "stopwise.example", "Origin": "https://app.example"}
     answer = locked.running.post(ROUNDS, CONTEXT, headers=headers, key=locked.keys["decide"])
     assert answer.status_code == 201

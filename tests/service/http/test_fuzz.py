@@ -1,8 +1,7 @@
-"""Malformed bodies by the hundred: none makes the service fail, none that is refused changes it.
+"""Fuzzing of request bodies: no body causes an internal error, and rejected ones have no effect.
 
-Bodies are good ones that were damaged: in their bytes (cut, flipped, doubled), or in their values
-(a number where a text should be, numbers that are too large, nesting, nothing). A few of them are
-still valid, and are carried out; every refused one leaves the state as it was.
+Valid bodies are mutated in their bytes (cut, replaced, doubled) or in their values (wrong types,
+numbers out of range, nesting, missing fields). Some mutants are still valid.
 """
 
 import json
@@ -37,7 +36,7 @@ GOOD: dict[str, Any] = {
     f"{STAGED}/{{staged}}/outputs": {"outputs": ["x"], "revealed": [0.1]},
     "/v1/cascades/none/retire": {},
 }
-# JSON, or what passes for it.
+# Unusual or invalid JSON values.
 WORDS = r"""
 null true 0 -1 -0.0 2.5 1e308 -1e-320 2147483648 9007199254740993 1e400 -1e400 01 'x' NaN -Infinity
 undefined [] {} [[]] [null] {"":null} "" "ill" "uss-ts" "per_pair" "\u0000" "\ud800" "\udc00\ud800"
@@ -52,11 +51,11 @@ ODD = [
 PIECES = (b'"', b"\\", b"{", b"[", b"]", b",", b"\xff", b"\0", b"9" * 30, b"e99")
 
 
-def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the way to every value inside a value."""
+def paths_in(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the path of every value inside a value, as a tuple of keys."""
     inner = enumerate(value) if isinstance(value, list) else ()
     inner = value.items() if isinstance(value, dict) else inner
-    return [at, *(place for key, one in inner for place in places(one, (*at, key)))]
+    return [at, *(path for key, item in inner for path in paths_in(item, (*at, key)))]
 
 
 def damaged_value(good: Any, random: Random) -> bytes:
@@ -64,20 +63,20 @@ def damaged_value(good: Any, random: Random) -> bytes:
     odd: dict[str, str] = {}
 
     def another() -> str:
-        """Return a text that stands for something odd, since `json.dumps` would not write it."""
+        """Return a placeholder for an unusual value that `json.dumps` cannot write."""
         name = f"odd {len(odd)}"
         odd[f'"{name}"'] = random.choice(ODD)
         return name
 
     for _ in range(random.choice((1, 1, 1, 2, 4))):
-        *way, last = random.choice(places(body)[1:])
+        *parents, last = random.choice(paths_in(body)[1:])
         holder: Any = body
-        for key in way:
+        for key in parents:
             holder = holder[key]
-        what = random.random()
-        if what < 0.7 or not way:
+        mutation = random.random()
+        if mutation < 0.7 or not parents:
             holder[last] = another()
-        elif what < 0.8:
+        elif mutation < 0.8:
             del holder[last]
         elif isinstance(holder, dict):
             holder[random.choice(("extra", "kind", "", "final", "revealed", "0"))] = another()
@@ -98,7 +97,10 @@ def damaged_bytes(good: Any, random: Random) -> bytes:
 
 
 def fuzz(running: Served, n: int, random: Random) -> Counter[int]:
-    """Send many; fail at the first that the service fails at, or that is refused and works."""
+    """Send ``n`` bodies and return the counts of statuses.
+
+    Fails on an internal error, or if a rejected body changed the state.
+    """
     state = running.service.state
     connection = HTTPConnection("127.0.0.1", running.port, timeout=60)
     seen: Counter[int] = Counter()
@@ -129,23 +131,23 @@ def fuzz(running: Served, n: int, random: Random) -> Counter[int]:
             assert state_hash(state) == before, case
             continue
         if "{" in path:
-            open_rounds()  # so that the next ones find something that is open
+            open_rounds()  # later bodies require open rounds
         before = state_hash(state)
-        assert running.service.state is state, case  # the log was not read again
+        assert running.service.state is state, case  # no reload after an error
     connection.close()
     return seen
 
 
 @pytest.mark.parametrize("n", [600, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_malformed_bodies(tmp_path: Path, n: int) -> None:
-    # Few cascades, few open rounds: the state is hashed after every request.
+def test_mutated_bodies_are_handled(tmp_path: Path, n: int) -> None:
+    # The state is small, because it is hashed after every request.
     with served(tmp_path, max_cascades=4, max_features=64) as running:
         for spec in (SPEC, REVEALING):
             assert running.post("/v1/cascades", {**spec, "keep_open": 5}).status_code == 201
         seen = fuzz(running, n, Random(5))
         assert running.get("/readyz").status_code == 200
         end = running.get("/v1/state").json()
-    with served(tmp_path) as running:  # all that was carried out is in the log, and can be applied
+    with served(tmp_path) as running:  # the log reproduces the state
         assert running.get("/v1/state").json() == end
     assert seen[400] + seen[422] > 0.65 * n
-    assert seen.keys() >= {200, 201, 400, 409, 422}  # some were fine: the fuzz reaches that far
+    assert seen.keys() >= {200, 201, 400, 409, 422}  # some mutants are valid

@@ -1,4 +1,4 @@
-"""A running server: TLS, how it stops, and how it fails."""
+"""The server process: TLS, stopping and fatal errors."""
 
 import socket
 import ssl
@@ -17,10 +17,10 @@ from stopwise.service.domain.cascade import ServedCascade
 from tests.service.harness import CONTEXT, ROUNDS, SPEC, Served, process, served
 
 CASCADES = "/v1/cascades"
-LIMIT = 120  # seconds; generous, for a busy machine
+TIMEOUT = 120  # seconds; the machine may be busy
 
 
-def test_a_client_over_tls(tmp_path: Path) -> None:
+def test_requests_over_tls(tmp_path: Path) -> None:
     cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
     command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
@@ -33,18 +33,18 @@ def test_a_client_over_tls(tmp_path: Path) -> None:
             assert client.post(ROUNDS, json=CONTEXT).json()["status"] == "open"
 
 
-# -- how it stops ----------------------------------------------------------------------------------
+# -- stopping --------------------------------------------------------------------------------------
 
 
 def wait_until_refused(running: Served) -> None:
-    """Wait until nobody can connect."""
+    """Wait until connections are refused."""
     with suppress(ConnectionRefusedError):
         while True:
-            with suppress(ConnectionResetError):  # it was closing just then
+            with suppress(ConnectionResetError):  # it is closing
                 running.connect().close()
 
 
-def test_while_it_drains_it_is_not_ready_and_serves(tmp_path: Path) -> None:
+def test_a_draining_service_is_not_ready_but_serves_requests(tmp_path: Path) -> None:
     with served(tmp_path, drain=3600) as running:
         assert running.post(CASCADES, SPEC).status_code == 201
         running.ask_to_stop()
@@ -52,41 +52,41 @@ def test_while_it_drains_it_is_not_ready_and_serves(tmp_path: Path) -> None:
             pass
         assert running.post(ROUNDS, CONTEXT).status_code == 201
         assert "stopwise_ready 0.0" in running.get("/metrics").text
-        running.ask_to_stop()  # once more ends the drain
+        running.ask_to_stop()  # the second request ends the drain
         running.wait_until_stopped()
         wait_until_refused(running)
     with served(tmp_path, drain=0.1) as again:
         assert again.get("/v1/cascades/triage").json()["rounds"] == 1
         again.ask_to_stop()
-        again.wait_until_stopped()  # this drain ends by itself
+        again.wait_until_stopped()  # the drain times out
 
 
-def test_without_a_drain_it_stops_at_once_and_finishes_what_it_has_begun(
+def test_without_a_drain_requests_in_flight_are_finished(
     running: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered, leave, decide = Event(), Event(), ServedCascade.open
 
     def open_late(cascade: ServedCascade, *arguments: Any, **more: Any) -> Any:
         entered.set()
-        assert leave.wait(LIMIT)
+        assert leave.wait(TIMEOUT)
         return decide(cascade, *arguments, **more)
 
     monkeypatch.setattr(ServedCascade, "open", open_late)
-    monkeypatch.setattr(service_module, "MAX_WORK_ON_LOOP", -1.0)  # it runs in a thread
+    monkeypatch.setattr(service_module, "MAX_WORK_ON_LOOP", -1.0)  # decide in a thread
     with ThreadPoolExecutor(1) as pool, running.connect() as idle:
         slow = pool.submit(running.post, ROUNDS, CONTEXT)
-        assert entered.wait(LIMIT)
-        assert running.get("/healthz").status_code == 200  # meanwhile
+        assert entered.wait(TIMEOUT)
+        assert running.get("/healthz").status_code == 200
         assert not slow.done()
         running.ask_to_stop()
         wait_until_refused(running)
         leave.set()
         running.wait_until_stopped()
         assert slow.result().status_code == 201
-        assert idle.recv(1) == b""  # a connection that sends nothing does not hold it up
+        assert idle.recv(1) == b""  # idle connections are closed
 
 
-# -- how it fails ----------------------------------------------------------------------------------
+# -- fatal errors ----------------------------------------------------------------------------------
 
 
 BROKEN_COMMIT = """
@@ -100,7 +100,7 @@ SqliteStore.commit = commit
 """
 
 
-def test_a_process_that_cannot_go_on_ends_with_an_error(tmp_path: Path) -> None:
+def test_a_fatal_error_ends_the_process_with_status_1(tmp_path: Path) -> None:
     with process(tmp_path, before=BROKEN_COMMIT) as server:
         url = server.url
         server.wait_until_ready()

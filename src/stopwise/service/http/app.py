@@ -96,7 +96,7 @@ class App:
             raise UnknownPath("unknown path; see /openapi.json")
         path = self._path_of_group[match.lastgroup]
         if path.params:
-            # Groups of other paths are None, and the one that marks this path is "".
+            # Other paths have groups with None; the group that marks this path has "".
             values = filter(None, match.groups())
             request.params = dict(zip(path.params, values, strict=True))
         method = "GET" if request.method == "HEAD" else request.method

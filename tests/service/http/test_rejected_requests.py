@@ -1,4 +1,4 @@
-"""Every way in which a request can be refused: one shape, the right code, the right place."""
+"""Rejected requests: status, code, field and message of every error."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -42,24 +42,32 @@ def nested(depth: int) -> object:
 
 
 def check(running: Served, code: str, path: str, body: object = None, **how: Any) -> str:
-    """Check that a request is refused with a code; return the field that the answer names."""
+    """Check that a request is rejected with a code; return the field in the error."""
     answer = running.post(path, body, **how)
     assert fault(answer) == (CODES[code].status, code), answer.text
     return answer.json()["error"].get("field", "")
 
 
-ABSENT = {
+UNKNOWN = {
     "unknown_path": [
-        *("GET /nowhere", "GET /v1", "GET /v2/cascades", f"POST {ROUNDS}/decisions/x"),
-        *(f"GET {CASCADES}/..%2f..%2fhealthz", f"GET {CASCADES}/%2e%2e/state"),
+        "GET /nowhere",
+        "GET /v1",
+        "GET /v2/cascades",
+        f"POST {ROUNDS}/decisions/x",
+        f"GET {CASCADES}/..%2f..%2fhealthz",
+        f"GET {CASCADES}/%2e%2e/state",
     ],
     "method_not_allowed": [
-        *(f"POST {ROUNDS}/{ID}", f"GET {ROUNDS}", f"DELETE {CASCADES}/triage", f"PUT {CASCADES}"),
-        *("TRACE /healthz", "BREW /healthz"),
+        f"POST {ROUNDS}/{ID}",
+        f"GET {ROUNDS}",
+        f"DELETE {CASCADES}/triage",
+        f"PUT {CASCADES}",
+        "TRACE /healthz",
+        "BREW /healthz",
     ],
     "unknown_cascade": [
-        *(f"GET {CASCADES}/nobody", f"GET {CASCADES}/%00%ff%F0%9F%92%A3"),
-        *(f"GET {CASCADES}/{'x' * 5000}", f"POST {CASCADES}/nobody/retire"),
+        *(f"GET {CASCADES}/missing", f"GET {CASCADES}/%00%ff%F0%9F%92%A3"),
+        *(f"GET {CASCADES}/{'x' * 5000}", f"POST {CASCADES}/missing/retire"),
         f"GET {CASCADES}/a%0d%0aSet-Cookie:x",
     ],
     "unknown_round": [
@@ -69,18 +77,18 @@ ABSENT = {
 }
 
 
-@pytest.mark.parametrize("code", ABSENT)
-def test_what_does_not_exist(unchanged: Served, code: str) -> None:
-    for request in ABSENT[code]:
+@pytest.mark.parametrize("code", UNKNOWN)
+def test_unknown_paths_methods_cascades_and_rounds(unchanged: Served, code: str) -> None:
+    for request in UNKNOWN[code]:
         answer = unchanged.ask(*request.split(" "))
         assert fault(answer) == (CODES[code].status, code), request
         assert ("allow" in answer.headers) == (code == "method_not_allowed")
-        assert len(answer.content) < 500  # what was sent is not sent back at length
+        assert len(answer.content) < 500  # long input is not repeated
         assert "set-cookie" not in answer.headers
 
 
 @pytest.mark.parametrize("path", [CASCADES, ROUNDS, BATCH, OUTPUTS, LABEL])
-def test_a_body_that_no_route_takes(unchanged: Served, path: str) -> None:
+def test_a_body_that_is_invalid_for_every_route(unchanged: Served, path: str) -> None:
     for content in (*(b"", b"   ", b"{", b"\xff\xfe{}", b'\xef\xbb\xbf{"context": [1]}', b"{]"),):
         check(unchanged, "bad_request", path, content=content, headers=JSON)
     for content in (
@@ -107,7 +115,7 @@ def test_a_body_that_no_route_takes(unchanged: Served, path: str) -> None:
         (CascadeSpec, f'["{"x" * 70}"]', None, f'not ["{"x" * 57}…'),  # not at length
     ],
 )
-def test_the_message_names_the_place_what_is_there_and_what_is_right(
+def test_the_message_has_the_field_the_expected_type_and_the_value(
     kind: type[msgspec.Struct], body: str, field: str | None, words: str
 ) -> None:
     with pytest.raises(RequestError) as caught:
@@ -125,12 +133,12 @@ def test_the_message_names_the_place_what_is_there_and_what_is_right(
         (LABEL, '{"label": {"a": [{"b": 1, "b": 1}]}}'),
     ],
 )
-def test_a_field_that_is_there_twice_is_refused(unchanged: Served, path: str, body: str) -> None:
+def test_a_duplicate_field_is_rejected(unchanged: Served, path: str, body: str) -> None:
     field = check(unchanged, "invalid", path, content=body.encode(), headers=JSON)
     assert f'"{field}"' in body
 
 
-def test_words_that_are_there_twice_in_values_are_not_refused(running: Served) -> None:
+def test_field_names_may_repeat_in_different_objects_and_values(running: Served) -> None:
     batch = {"contexts": [{"age": 0, "bmi": 0}] * 2}
     assert running.post(BATCH, batch).status_code == 201
     value = {"outputs": '"outputs": "outputs"', "a": [{"a": 1}, {"a": 1}]}
@@ -144,7 +152,7 @@ def test_words_that_are_there_twice_in_values_are_not_refused(running: Served) -
         ({"features": {"kind": "magic"}}, "features"),
         ({"features": {"kind": "custom", "name": "f", "n_features": 2}}, "features"),
         ({"features": {"kind": nested(40)}}, "features"),
-        ({"features": {"kind": "identity", "bound": 10**30}}, ""),  # no log can hold it
+        ({"features": {"kind": "identity", "bound": 10**30}}, ""),  # too large to store
         ({"policy": {"kind": nested(40)}}, "policy"),
         ({"policy": {"kind": "oracle"}}, "policy.kind"),
         ({"policy": {"kind": "uss-pd", "delta": 2}}, "policy"),
@@ -154,9 +162,11 @@ def test_words_that_are_there_twice_in_values_are_not_refused(running: Served) -
         ({"arms": [{"name": "a", "cost": 1}, {"name": "a", "cost": 1}]}, "arms"),
     ],
 )
-def test_a_cascade_that_cannot_be(unchanged: Served, change: dict[str, object], field: str) -> None:
-    found = check(unchanged, "invalid", CASCADES, {**SPEC, "name": "new", **change})
-    assert found.startswith(field)
+def test_an_invalid_cascade_is_rejected(
+    unchanged: Served, change: dict[str, object], field: str
+) -> None:
+    invalid = check(unchanged, "invalid", CASCADES, {**SPEC, "name": "new", **change})
+    assert invalid.startswith(field)
     assert fault(unchanged.get(f"{CASCADES}/new")) == (404, "unknown_cascade")
 
 
@@ -164,7 +174,7 @@ def test_a_cascade_that_cannot_be(unchanged: Served, change: dict[str, object], 
     "context",
     [[0.2], [0.2, 0.7, 0.1], {"age": 0.2}, {"age": 0.2, "bmi": 0.7, "shoe": 1}, [0.2, 7]],
 )
-def test_a_context_that_the_cascade_does_not_take(unchanged: Served, context: object) -> None:
+def test_an_invalid_context_is_rejected(unchanged: Served, context: object) -> None:
     assert check(unchanged, "invalid", ROUNDS, {"context": context}).startswith("context")
     several = {"contexts": [[0, 0], context]}
     assert check(unchanged, "invalid", BATCH, several).startswith("context")
@@ -183,16 +193,16 @@ def test_a_context_that_the_cascade_does_not_take(unchanged: Served, context: ob
         ("invalid", "outputs", OUTPUTS, {"outputs": [1, 2, 3, 4]}),
         ("invalid", "outputs[0]", OUTPUTS, {"outputs": [nested(40)]}),
         ("invalid", "revealed", OUTPUTS, {"outputs": [1], "revealed": [0.1]}),
-        ("conflict", "", LABEL, {"label": "ill"}),  # it was not learned from
+        ("conflict", "", LABEL, {"label": "ill"}),  # not learned yet
         ("invalid", "label", LABEL, {"label": None}),
         ("conflict", "outputs", "staged", {"outputs": {"model": 1}, "revealed": [0.1]}),
         ("conflict", "outputs", "staged", {"outputs": [1, 1]}),
         ("invalid", "revealed", "staged", {"outputs": [1, 1], "revealed": [0.1]}),
         ("invalid", "revealed", "staged", {"outputs": [1]}),
-        ("invalid", "revealed", "staged", {"outputs": [1], "revealed": [7]}),  # beyond the bound
+        ("invalid", "revealed", "staged", {"outputs": [1], "revealed": [7]}),  # out of range
     ],
 )
-def test_what_a_cascade_or_round_does_not_take(
+def test_requests_that_do_not_fit_their_cascade_or_round_are_rejected(
     unchanged: Served, code: str, field: str, path: str, body: dict[str, object]
 ) -> None:
     path = f"{STAGED}/{STAGED_ID}/outputs" if path == "staged" else path
@@ -200,8 +210,7 @@ def test_what_a_cascade_or_round_does_not_take(
     assert check(unchanged, code, path, body) == field
 
 
-def test_a_revealed_number_out_of_range_is_refused_though_it_has_no_name(running: Served) -> None:
-    """Names are of the numbers known at the start; a stage reveals the one after these."""
+def test_an_unnamed_revealed_number_out_of_range_is_rejected(running: Served) -> None:
     running.post(CASCADES, {**REVEALING, "name": "named", "context": ["age"]})
     url = f"{CASCADES}/named/rounds"
     opened = running.post(url, {"context": [0.5]}).json()
@@ -211,7 +220,7 @@ def test_a_revealed_number_out_of_range_is_refused_though_it_has_no_name(running
 
 
 @pytest.mark.parametrize("path", [ROUNDS, CASCADES, RETIRE])
-def test_a_body_that_is_not_declared_as_json(unchanged: Served, path: str) -> None:
+def test_a_body_must_be_declared_as_json(unchanged: Served, path: str) -> None:
     for headers in (
         {},
         {"Content-Type": "text/plain"},
@@ -221,7 +230,7 @@ def test_a_body_that_is_not_declared_as_json(unchanged: Served, path: str) -> No
         check(unchanged, "unsupported_media_type", path, content=b"{}", headers=headers)
 
 
-def test_json_may_be_declared_in_several_ways_and_an_empty_body_left_out(running: Served) -> None:
+def test_json_media_types_and_empty_bodies_are_accepted(running: Served) -> None:
     for kind in (
         "Application/JSON",
         "application/json; charset=utf-8",
@@ -234,9 +243,7 @@ def test_json_may_be_declared_in_several_ways_and_an_empty_body_left_out(running
 
 
 @pytest.mark.parametrize("keys", [[b""], [b"two words"], [b"k" * 201], [b"\xfc"], [b"1", b"2"]])
-def test_an_idempotency_key_is_one_of_visible_ascii_characters(
-    unchanged: Served, keys: list[bytes]
-) -> None:
+def test_an_invalid_idempotency_key_is_rejected(unchanged: Served, keys: list[bytes]) -> None:
     headers = [(b"Idempotency-Key", key) for key in keys]
     for path, body in ((ROUNDS, CONTEXT), (CASCADES, {**SPEC, "name": "new"})):
         answer = unchanged.client.post(path, json=body, headers=headers)
@@ -244,7 +251,7 @@ def test_an_idempotency_key_is_one_of_visible_ascii_characters(
         assert answer.json()["error"]["field"] == "Idempotency-Key"
 
 
-def test_limits_of_the_service(tmp_path: Path) -> None:
+def test_the_limits_of_the_service_are_enforced(tmp_path: Path) -> None:
     limits = {"max_batch": 3, "max_cascades": 1, "max_features": 10, "max_context": 2}
     with served(tmp_path, **limits) as running:
         running.post(CASCADES, SPEC)
@@ -255,7 +262,7 @@ def test_limits_of_the_service(tmp_path: Path) -> None:
             check(running, "invalid", CASCADES, {**SPEC, "name": "big", **change})
 
 
-def test_more_requests_than_may_wait_are_refused_with_429(tmp_path: Path) -> None:
+def test_requests_beyond_max_waiting_get_429(tmp_path: Path) -> None:
     with served(tmp_path, max_waiting=1) as running, ThreadPoolExecutor(16) as pool:
         running.post(CASCADES, SPEC)
         answers = []
@@ -269,7 +276,7 @@ def test_more_requests_than_may_wait_are_refused_with_429(tmp_path: Path) -> Non
         assert running.get(f"{CASCADES}/triage").json()["rounds"] == opened
 
 
-def test_while_the_log_is_read_only_health_is_answered(
+def test_while_the_log_is_loading_requests_get_503(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = Event()
@@ -300,18 +307,18 @@ def test_while_the_log_is_read_only_health_is_answered(
         running.close()
 
 
-def test_an_unexpected_error_is_logged_and_not_shown(
+def test_an_internal_error_is_logged_and_not_revealed(
     running: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    running.service.counters.answers["route", 200] = cast(Any, None)  # so that /metrics fails
+    running.service.counters.answers["route", 200] = cast(Any, None)  # breaks /metrics
     with caplog.at_level("ERROR"):
         answer = running.get("/metrics")
     assert fault(answer) == (500, "internal")
-    number = answer.headers["x-request-id"]
-    assert number in answer.text
+    request_id = answer.headers["x-request-id"]
+    assert request_id in answer.text
     assert "NoneType" not in answer.text
-    [record] = [one for one in caplog.records if one.exc_info]
-    assert vars(record)["request"] == number
+    [record] = [record for record in caplog.records if record.exc_info]
+    assert vars(record)["request"] == request_id
     assert "NoneType" in str(record.exc_info[1] if record.exc_info else "")
     again = running.get("/metrics", headers={"X-Request-Id": "mine-17"})
     assert again.headers["x-request-id"] == "mine-17"

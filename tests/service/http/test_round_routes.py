@@ -1,4 +1,4 @@
-"""What each route does when all is well: once, again under a key, and after a restart."""
+"""Successful requests: responses, repeats with an Idempotency-Key, and restarts."""
 
 from pathlib import Path
 from typing import Any
@@ -12,33 +12,34 @@ CASCADES = "/v1/cascades"
 BATCH = f"{ROUNDS}:batch"
 
 
-def opened(running: Served) -> str:
+def open_round(running: Served) -> str:
     """Open a round of "triage"; return its path."""
     answer = running.post(ROUNDS, CONTEXT)
     assert answer.status_code == 201
     return f"{ROUNDS}/{answer.json()['id']}"
 
 
-def test_evidence_is_given_to_those_who_ask(running: Served) -> None:
-    for _ in range(60):  # beyond the forced rounds, so that there is something to explain
-        one = running.post(ROUNDS, CONTEXT).json()
-        running.post(f"{ROUNDS}/{one['id']}/outputs", {"outputs": ["a"] * (one["stop"] + 1)})
-    assert "evidence" not in one
+def test_evidence_is_returned_on_request(running: Served) -> None:
+    for _ in range(60):  # forced rounds have no evidence
+        opened = running.post(ROUNDS, CONTEXT).json()
+        outputs = ["a"] * (opened["stop"] + 1)
+        running.post(f"{ROUNDS}/{opened['id']}/outputs", {"outputs": outputs})
+    assert "evidence" not in opened
     batch = running.post(BATCH, {"contexts": [[0.1, 0.2], [0.2, 0.7]], "evidence": True})
-    assert all(one["reason"] and "evidence" in one for one in batch.json()["rounds"])
-    one = running.post(ROUNDS, {**CONTEXT, "evidence": True}).json()
-    gaps = {(pair["first"], pair["second"]): pair["gap"] for pair in one["evidence"]}
+    assert all(round_["reason"] and "evidence" in round_ for round_ in batch.json()["rounds"])
+    explained = running.post(ROUNDS, {**CONTEXT, "evidence": True}).json()
+    gaps = {(pair["first"], pair["second"]): pair["gap"] for pair in explained["evidence"]}
     assert list(gaps)[:2] == [("history", "glucose"), ("history", "insulin")]
     assert gaps["history", "insulin"] == pytest.approx(0.49)
-    assert one["reason"]
+    assert explained["reason"]
 
 
-def test_any_json_value_is_an_output(running: Served) -> None:
-    here = opened(running)
+def test_outputs_are_any_json_values(running: Served) -> None:
+    path = open_round(running)
     values = [{"b": [1, None, "ä\u0000"], "a": -0.0}, False, 10**40]
-    running.post(f"{here}/outputs", {"outputs": values})
+    running.post(f"{path}/outputs", {"outputs": values})
     shown = [{"a": 0, "b": [1, None, "ä\u0000"]}, False, 10**40]
-    assert list(running.get(here).json()["outputs"].values()) == shown
+    assert list(running.get(path).json()["outputs"].values()) == shown
 
 
 @pytest.mark.parametrize(
@@ -49,32 +50,32 @@ def test_any_json_value_is_an_output(running: Served) -> None:
         ({"a": 1, "b": "x" * 2000}, {"b": "x" * 2000, "a": 1.0}, {"a": 2, "b": "x" * 2000}),
     ],
 )
-def test_of_a_large_output_a_hash_is_stored_and_equality_still_decides(
+def test_a_large_output_is_stored_and_compared_as_a_hash(
     running: Served, large: object, same: object, other: object
 ) -> None:
-    here = opened(running)
-    running.post(f"{here}/outputs", {"outputs": [large, same, other]})
-    outputs = running.get(here).json()["outputs"]
-    assert all(set(one) == {"blake2b", "bytes"} for one in outputs.values())
+    round_path = open_round(running)
+    running.post(f"{round_path}/outputs", {"outputs": [large, same, other]})
+    outputs = running.get(round_path).json()["outputs"]
+    assert all(set(output) == {"blake2b", "bytes"} for output in outputs.values())
     assert outputs["history"] == outputs["glucose"] != outputs["insulin"]
     assert outputs["history"]["bytes"] > 1024
     for path, name, repeated in (
-        (f"{here}/outputs", "outputs", lambda value: [value]),
-        (f"{here}/label", "label", lambda value: value),
+        (f"{round_path}/outputs", "outputs", lambda value: [value]),
+        (f"{round_path}/label", "label", lambda value: value),
     ):
         running.post(path, {name: repeated(large)})
         assert running.post(path, {name: repeated(same)}).json()["repeated"]
         assert fault(running.post(path, {name: repeated(other)})) == (409, "conflict")
     # The first two arms agree; each of them disagrees with the third.
     assert running.service.state.cascades["triage"].counts.differed_total == [0, 1, 1]
-    small = opened(running)
+    small = open_round(running)
     running.post(f"{small}/outputs", {"outputs": ["x" * 1022]})  # 1,024 bytes with its quotes
     assert running.get(small).json()["outputs"] == {"history": "x" * 1022}
 
 
-# -- requests that are sent again ------------------------------------------------------------------
+# -- repeated requests -----------------------------------------------------------------------------
 
-# Path, body, another body.
+# Path, body, different body.
 REPEATS: dict[str, tuple[str, Any, Any]] = {
     "list": (ROUNDS, CONTEXT, {"context": [0.2, 0.8]}),
     "evidence": (ROUNDS, {**CONTEXT, "evidence": True}, CONTEXT),
@@ -84,8 +85,8 @@ REPEATS: dict[str, tuple[str, Any, Any]] = {
 }
 
 
-def test_under_a_key_a_request_is_carried_out_once(tmp_path: Path) -> None:
-    """Also after a restart, and after the cascade was retired."""
+def test_a_request_with_an_idempotency_key_is_executed_once(tmp_path: Path) -> None:
+    """This holds after a restart and after retiring the cascade."""
     first: dict[str, Any] = {}
 
     def check_repeats(running: Served) -> None:
@@ -102,7 +103,7 @@ def test_under_a_key_a_request_is_carried_out_once(tmp_path: Path) -> None:
         for key, (path, body, other) in REPEATS.items():
             answer = running.post(path, body, repeat=key)
             assert answer.status_code == 201
-            # It is answered again without evidence.
+            # Repeats have no evidence.
             hidden = {"evidence", "reason"}
             first[key] = {k: v for k, v in answer.json().items() if k not in hidden}
             assert running.post(path, other, repeat="!" * (200 - len(key)) + key).is_success
@@ -116,21 +117,21 @@ def test_under_a_key_a_request_is_carried_out_once(tmp_path: Path) -> None:
             running.post(f"{CASCADES}/{name}/retire")
         check_repeats(running)
         assert fault(running.post(ROUNDS, CONTEXT, repeat="new")) == (409, "retired")
-        # The answer has the state of the round as it is now.
-        here = f"{ROUNDS}/{first['list']['id']}/outputs"
-        ended = running.post(here, {"outputs": [1, 1, 1]}).json()
+        # A repeat returns the present state of the round.
+        path = f"{ROUNDS}/{first['list']['id']}/outputs"
+        ended = running.post(path, {"outputs": [1, 1, 1]}).json()
         assert running.post(ROUNDS, CONTEXT, repeat="list").json() == ended
 
 
 # -- the service itself ----------------------------------------------------------------------------
 
 
-def test_metrics_the_document_and_other_methods(running: Served) -> None:
+def test_media_types_and_methods_of_other_routes(running: Served) -> None:
     assert running.get("/metrics").headers["content-type"].startswith("text/plain")
     document = running.get("/openapi.json")
     assert document.headers["content-type"] == "application/json"
     assert document.json()["info"]["version"] == __version__
-    for path in (CASCADES, "/healthz", "/openapi.json", f"{CASCADES}/nobody"):
+    for path in (CASCADES, "/healthz", "/openapi.json", f"{CASCADES}/missing"):
         get, head = running.get(path), running.ask("HEAD", path)
         assert (head.status_code, head.content) == (get.status_code, b"")
         assert head.headers["content-length"] == get.headers["content-length"]

@@ -1,4 +1,4 @@
-"""Traces of the service, as a real collector on loopback receives them."""
+"""Traces of the service, received by a collector on loopback."""
 
 import gzip
 import subprocess
@@ -21,18 +21,20 @@ OPEN = "POST /v1/cascades/{name}/rounds"
 
 
 class Collector:
-    """A server that takes OTLP over HTTP, and keeps what it got."""
+    """An OTLP/HTTP server that stores the requests it receives."""
 
     def __init__(self) -> None:
-        got = self.got = list[ExportTraceServiceRequest]()
-        paths = self.paths = list[str]()
+        requests: list[ExportTraceServiceRequest] = []
+        paths: list[str] = []
+        self.requests = requests
+        self.paths = paths
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 if self.headers.get("content-encoding") == "gzip":
                     body = gzip.decompress(body)
-                got.append(ExportTraceServiceRequest.FromString(body))
+                requests.append(ExportTraceServiceRequest.FromString(body))
                 paths.append(self.path)
                 self.send_response(200)
                 self.end_headers()
@@ -44,12 +46,15 @@ class Collector:
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
     def spans(self) -> list[Any]:
-        """Return all spans in the order of their beginning."""
-        scopes = [
-            scope for got in self.got for one in got.resource_spans for scope in one.scope_spans
+        """Return all spans in the order of their start."""
+        spans = [
+            span
+            for request in self.requests
+            for resource in request.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
         ]
-        found = [span for scope in scopes for span in scope.spans]
-        return sorted(found, key=lambda span: span.start_time_unix_nano)
+        return sorted(spans, key=lambda span: span.start_time_unix_nano)
 
     def named(self, name: str) -> list[Any]:
         return [span for span in self.spans() if span.name == name]
@@ -57,27 +62,30 @@ class Collector:
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    made = Collector()
-    thread = Thread(target=made.server.serve_forever)
+    collector = Collector()
+    thread = Thread(target=collector.server.serve_forever)
     thread.start()
-    yield made
-    made.server.shutdown()
+    yield collector
+    collector.server.shutdown()
     thread.join()
-    made.server.server_close()
+    collector.server.server_close()
 
 
 def attributes(span: Any) -> dict[str, Any]:
-    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in span.attributes}
+    return {
+        attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value"))
+        for attribute in span.attributes
+    }
 
 
 @contextmanager
 def traced(folder: Path, collector: Collector, **settings: Any) -> Iterator[Any]:
-    """Serve with traces; once it has stopped, the collector has them all."""
+    """Serve with traces; the collector has all spans after the service has stopped."""
     with served(folder, traces=collector.url, **settings) as running:
         yield running
 
 
-def test_requests_and_rounds_have_spans_in_the_trace_of_the_caller(
+def test_requests_and_rounds_have_spans_in_the_caller_trace(
     tmp_path: Path, collector: Collector
 ) -> None:
     with traced(tmp_path, collector) as running:
@@ -85,18 +93,18 @@ def test_requests_and_rounds_have_spans_in_the_trace_of_the_caller(
         opened = running.post(ROUNDS, CONTEXT, headers=PARENT).json()
         outputs = {"outputs": [1, 0, 1][: opened["stop"] + 1]}
         path = f"{ROUNDS}/{opened['id']}/outputs"
-        for _ in range(2):  # the second time nothing ends
+        for _ in range(2):  # the second report ends nothing
             assert running.post(path, outputs).json()["status"] == "learned"
         for other in ("/healthz", "/metrics", "/v1/cascades/none"):
             running.get(other)
     assert set(collector.paths) == {"/v1/traces"}
-    resource = attributes(collector.got[0].resource_spans[0].resource)
+    resource = attributes(collector.requests[0].resource_spans[0].resource)
     assert resource["service.name"] == "stopwise"
 
-    (asked,) = collector.named(OPEN)
-    assert (asked.trace_id.hex(), asked.parent_span_id.hex()) == (TRACE, CALLER)
-    assert asked.kind == asked.SPAN_KIND_SERVER
-    assert attributes(asked) == {
+    (opening,) = collector.named(OPEN)
+    assert (opening.trace_id.hex(), opening.parent_span_id.hex()) == (TRACE, CALLER)
+    assert opening.kind == opening.SPAN_KIND_SERVER
+    assert attributes(opening) == {
         "http.request.method": "POST",
         "http.route": "/v1/cascades/{name}/rounds",
         "http.response.status_code": 201,
@@ -109,44 +117,45 @@ def test_requests_and_rounds_have_spans_in_the_trace_of_the_caller(
         "stopwise.cost": opened["cost"],
     }
     reports = collector.named(OPEN + "/{id}/outputs")
-    assert [attributes(one)["stopwise.round"] for one in reports] == [opened["id"]] * 2
-    assert not reports[0].parent_span_id  # nobody called it within a trace
+    assert [attributes(report)["stopwise.round"] for report in reports] == [opened["id"]] * 2
+    assert not reports[0].parent_span_id  # sent without traceparent
 
-    (whole,) = collector.named("stopwise.round")
-    assert (whole.trace_id, whole.parent_span_id) == (asked.trace_id, asked.span_id)
-    assert whole.start_time_unix_nano == asked.start_time_unix_nano
-    assert whole.end_time_unix_nano == reports[0].end_time_unix_nano
-    assert [link.span_id for link in whole.links] == [reports[0].span_id]
-    described = {name: value for name, value in attributes(asked).items() if "stopwise" in name}
-    assert attributes(whole) == described
+    (round_,) = collector.named("stopwise.round")
+    assert (round_.trace_id, round_.parent_span_id) == (opening.trace_id, opening.span_id)
+    assert round_.start_time_unix_nano == opening.start_time_unix_nano
+    assert round_.end_time_unix_nano == reports[0].end_time_unix_nano
+    assert [link.span_id for link in round_.links] == [reports[0].span_id]
+    expected = {name: value for name, value in attributes(opening).items() if "stopwise" in name}
+    assert attributes(round_) == expected
 
-    others = [span.name for span in collector.spans() if span not in (asked, whole, *reports)]
+    others = [span.name for span in collector.spans() if span not in (opening, round_, *reports)]
     assert others == ["POST /v1/cascades", "GET /v1/cascades/{name}"]  # no probes
 
 
-def test_batches_and_stages_that_reveal(tmp_path: Path, collector: Collector) -> None:
+def test_spans_of_batches_and_staged_rounds(tmp_path: Path, collector: Collector) -> None:
     with traced(tmp_path, collector) as running:
         for spec in (SPEC, REVEALING):
             running.post("/v1/cascades", spec)
         batch = running.post(f"{ROUNDS}:batch", {"contexts": [[0.1, 0.2]] * 3}).json()["rounds"]
-        for one in batch[:2]:
-            running.post(f"{ROUNDS}/{one['id']}/outputs", {"outputs": [1], "final": True})
-        one = running.post(STAGED, {"context": [0.3]}).json()
+        for opened in batch[:2]:
+            running.post(f"{ROUNDS}/{opened['id']}/outputs", {"outputs": [1], "final": True})
+        staged = running.post(STAGED, {"context": [0.3]}).json()
         arms = ["rule", "model", "person"]
-        while (arm := one.get("next")) is not None:
-            more = {} if arm == 2 else {"revealed": [0.5]}
-            body = {"outputs": {arms[arm]: arm % 2}, **more}
-            one = running.post(f"{STAGED}/{one['id']}/outputs", body).json()
-    (asked,) = collector.named(OPEN + ":batch")
+        while (arm := staged.get("next")) is not None:
+            body: dict[str, Any] = {"outputs": {arms[arm]: arm % 2}}
+            if arm < 2:
+                body["revealed"] = [0.5]
+            staged = running.post(f"{STAGED}/{staged['id']}/outputs", body).json()
+    (opening,) = collector.named(OPEN + ":batch")
     rounds = collector.named("stopwise.round")
     ids = [attributes(span)["stopwise.round"] for span in rounds]
-    assert sorted(ids) == sorted([batch[0]["id"], batch[1]["id"], one["id"]])
-    assert {span.parent_span_id for span in rounds[:2]} == {asked.span_id}
+    assert sorted(ids) == sorted([batch[0]["id"], batch[1]["id"], staged["id"]])
+    assert {span.parent_span_id for span in rounds[:2]} == {opening.span_id}
     assert attributes(rounds[2])["stopwise.cascade"] == "stages"
-    assert attributes(rounds[2])["stopwise.stop"] == one["stop"]
+    assert attributes(rounds[2])["stopwise.stop"] == staged["stop"]
 
 
-def test_strangers_make_no_spans_and_a_defect_is_an_error(
+def test_unauthenticated_requests_have_no_spans_and_internal_errors_have_a_status(
     tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, keys = keys_in(tmp_path)
@@ -166,16 +175,16 @@ def test_strangers_make_no_spans_and_a_defect_is_an_error(
     assert not last.parent_span_id
 
 
-def test_a_collector_that_is_not_there_changes_nothing(tmp_path: Path) -> None:
-    gone = Collector()
-    gone.server.server_close()
-    with traced(tmp_path, gone, stop_timeout=1.0) as running:
+def test_an_unavailable_collector_does_not_affect_requests(tmp_path: Path) -> None:
+    closed = Collector()
+    closed.server.server_close()
+    with traced(tmp_path, closed, stop_timeout=1.0) as running:
         assert running.post("/v1/cascades", SPEC).status_code == 201
         assert running.post(ROUNDS, CONTEXT).status_code == 201
 
 
-def test_without_traces_nothing_of_opentelemetry_is_imported() -> None:
+def test_without_traces_opentelemetry_is_not_imported() -> None:
     code = "import sys, stopwise.service.http.app; print('opentelemetry' in sys.modules)"
     command = [sys.executable, "-c", code]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert ended.stdout.strip() == "False"
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"

@@ -1,4 +1,4 @@
-"""Labels that a policy asks for: listed by the API, given there or on the dashboard's page."""
+"""Labels: requests, and reports through the API and the dashboard."""
 
 import re
 
@@ -11,27 +11,27 @@ PAGE, ROUNDS = "/cascades/asks/labels", "/v1/cascades/asks/rounds"
 def play(running: Served, *outputs: str) -> str:
     """Play a round to its end; return its id."""
     opened = running.post(ROUNDS, {"context": [0.1, 0.4]}).json()
-    given = running.post(f"{ROUNDS}/{opened['id']}/outputs", {"outputs": list(outputs)}).json()
-    assert given["status"] == "learned"
-    assert given.get("wants_label", False) == (len(set(outputs)) > 1)
+    report = running.post(f"{ROUNDS}/{opened['id']}/outputs", {"outputs": list(outputs)}).json()
+    assert report["status"] == "learned"
+    assert report.get("wants_label", False) == (len(set(outputs)) > 1)
     return opened["id"]
 
 
-def test_labels_are_asked_for_listed_and_given(running: Served) -> None:
+def test_requested_labels_are_listed_and_can_be_reported(running: Served) -> None:
     assert running.post("/v1/cascades", LABELLED).status_code == 201
     assert "Nothing to label" in running.get(PAGE).text
     play(running, "well", "well", "well")
     first, second = (play(running, "well", "ill", "<i>ill</i>") for _ in range(2))
     listed = running.get("/v1/cascades/asks/label-requests").json()
     assert listed["wanted"] == 2
-    assert [one["id"] for one in listed["rounds"]] == [first, second]
+    assert [round_["id"] for round_ in listed["rounds"]] == [first, second]
     assert listed["rounds"][0]["outputs"] == {
         "history": "well",
         "glucose": "ill",
         "insulin": "<i>ill</i>",
     }
     assert listed["rounds"][0]["context"] == [0.1, 0.4]
-    assert listed["rounds"][0]["probability"] == 1.0  # of the first ones
+    assert listed["rounds"][0]["probability"] == 1.0  # the first requests are certain
     page = running.get(PAGE).text
     assert re.findall(r'data-round="([^"]+)" data-answer="([^"]+)"', page)[:2] == [
         (first, "&#34;well&#34;"),
@@ -47,7 +47,7 @@ def test_labels_are_asked_for_listed_and_given(running: Served) -> None:
     assert (policy.labels.asked, policy.labels.came) == (2, 2)  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
 
 
-def test_what_the_page_does_not_take(running: Served) -> None:
+def test_the_page_rejects_invalid_and_cross_site_labels(running: Served) -> None:
     running.post("/v1/cascades", LABELLED)
     asked = play(running, "well", "ill", "ill")
     for id_, body, status in (("0-00000", {"label": 1}, 404), (asked, {}, 422)):
@@ -58,12 +58,12 @@ def test_what_the_page_does_not_take(running: Served) -> None:
     assert running.get("/v1/cascades/asks/label-requests").json()["wanted"] == 1
 
 
-def test_a_label_says_which_arms_were_right(running: Served) -> None:
+def test_a_label_by_arm(running: Served) -> None:
     running.post("/v1/cascades", LABELLED)
     first, second, third = (play(running, "well", "ill", "very ill") for _ in range(3))
     right = {"history": False, "glucose": True, "insulin": True}
-    given = running.post(f"{ROUNDS}/{first}/label", {"right": right})
-    assert given.json() == {"id": first, "labelled": 1, "repeated": False}
+    labelled = running.post(f"{ROUNDS}/{first}/label", {"right": right})
+    assert labelled.json() == {"id": first, "labelled": 1, "repeated": False}
     again = running.post(f"{ROUNDS}/{first}/label", {"right": dict(reversed(right.items()))})
     assert again.json() == {"id": first, "labelled": 1, "repeated": True}
     for other in ({"right": {**right, "history": True}}, {"label": "ill"}):
@@ -79,14 +79,14 @@ def test_a_label_says_which_arms_were_right(running: Served) -> None:
     assert running.get(f"{ROUNDS}/{first}").json()["labelled"]
 
 
-def test_labels_by_arm_that_do_not_fit_the_round_are_refused(running: Served) -> None:
+def test_invalid_labels_by_arm_are_rejected(running: Served) -> None:
     running.post("/v1/cascades", LABELLED)
     opened = running.post(ROUNDS, {"context": [0.1, 0.4]}).json()
     body = {"outputs": ["well", "ill"], "final": True}
     running.post(f"{ROUNDS}/{opened['id']}/outputs", body)
-    where = f"{ROUNDS}/{opened['id']}/label"
+    path = f"{ROUNDS}/{opened['id']}/label"
     ran = "history, glucose"
-    for content, status, words in (
+    for content, status, message in (
         ({"label": "ill", "right": {"history": True, "glucose": True}}, 422, "not both"),
         ({"right": {"history": True, "glucosé": True}}, 422, "unknown arm 'glucosé'"),
         ({"right": {"history": True}}, 409, f"exactly the arms that answered: {ran}"),
@@ -96,17 +96,17 @@ def test_labels_by_arm_that_do_not_fit_the_round_are_refused(running: Served) ->
         ({"right": None}, 422, "null"),
         ({}, 422, "label (the right answer) or right"),
     ):
-        refused = running.post(where, content)
+        refused = running.post(path, content)
         assert refused.status_code == status, content
-        assert words in refused.json()["error"]["message"], content
-    assert running.post(where, {"right": {"history": False, "glucose": True}}).is_success
+        assert message in refused.json()["error"]["message"], content
+    assert running.post(path, {"right": {"history": False, "glucose": True}}).is_success
 
 
-def test_labels_by_arm_end_a_row_of_labels_that_match_no_arm(running: Served) -> None:
+def test_a_label_by_arm_resets_the_count_of_unmatched_labels(running: Served) -> None:
     running.post("/v1/cascades", {**LABELLED, "policy": {"kind": "uss-laplace", "labels": 99}})
     rounds = [play(running, "well", "ill", "ill") for _ in range(12)]
     answers = [
-        running.post(f"{ROUNDS}/{one}/label", {"label": "ILL"}).json() for one in rounds[:10]
+        running.post(f"{ROUNDS}/{id_}/label", {"label": "ILL"}).json() for id_ in rounds[:10]
     ]
     assert "match no arm" in answers[-1]["warning"]
     right = {"history": False, "glucose": False, "insulin": False}
