@@ -1,4 +1,4 @@
-"""Both kinds of store, real ones."""
+"""Fixtures with real stores of both kinds, and with a service that requires keys."""
 
 import asyncio
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.service.harness import SPEC, Served, keys_in, served
 
 @pytest.fixture(scope="session")
 def database() -> Iterator[Database]:
-    """A PostgreSQL server of this test process."""
+    """A PostgreSQL server for this test session."""
     database = Database()
     yield database
     database.remove()
@@ -38,12 +38,12 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(where: str) -> EventStore:
-    """A store of either kind, still to be opened in the test's own event loop."""
+    """A store of either kind, to be opened in the event loop of the test."""
     return open_store(where)
 
 
 class Locked(NamedTuple):
-    """A service with keys, one of each scope."""
+    """A service that requires keys, with a key of each scope."""
 
     running: Served
     file: Path
@@ -52,7 +52,7 @@ class Locked(NamedTuple):
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
-    """A service that asks for keys and has a cascade."""
+    """A service that requires keys and has a cascade."""
     folder = tmp_path_factory.mktemp("locked")
     file, keys = keys_in(folder)
     with served(folder, keys=file) as running:
@@ -62,7 +62,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run tests that are coroutines, each in an event loop of its own."""
+    """Run each coroutine test in a new event loop."""
     if not iscoroutinefunction(pyfuncitem.obj):
         return None
     names = signature(pyfuncitem.obj).parameters

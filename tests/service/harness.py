@@ -1,4 +1,4 @@
-"""A service behind its real HTTP server on loopback, in a thread of the test."""
+"""Run a service behind its HTTP server on loopback, in a thread or as a process."""
 
 import asyncio
 import os
@@ -50,7 +50,7 @@ REVEALING = {
 
 
 class Served:
-    """A service that listens on loopback, at ``url``; ``service`` is the service itself."""
+    """A service that listens on loopback at ``url``; ``service`` is the `Service` object."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -58,25 +58,27 @@ class Served:
         self._thread = Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._url: Future[str] = Future()
-        self._asked = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         self._life = asyncio.run_coroutine_threadsafe(self._live(), self._loop)
         self._life.add_done_callback(self._failed)
         self.url = self._url.result(60)
         self.port = int(self.url.rpartition(":")[2])
-        # Reading the certificates of the system would take longer than most tests.
+        # Without verify=False, loading the system certificates takes longer than most tests.
         self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False, verify=False)
 
     def _failed(self, life: "Future[None]") -> None:
         if not self._url.done():
-            self._url.set_exception(life.exception() or RuntimeError("it did not listen"))
+            self._url.set_exception(life.exception() or RuntimeError("the service did not listen"))
 
     async def _live(self) -> None:
         self.service = Service(open_store(self.settings.store), self.settings)
         address = free_address(self.settings)
-        await run_service(self.service, address, self._asked, listening=self._url.set_result)
+        await run_service(
+            self.service, address, self._stop_requested, listening=self._url.set_result
+        )
 
     def run(self, work: Coroutine[Any, Any, Any], timeout: float = 60) -> Any:
-        """Do something on the service's own loop."""
+        """Run a coroutine on the event loop of the service."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
 
     def wait_until_ready(self) -> None:
@@ -86,37 +88,37 @@ class Served:
 
         self.run(ready())
 
-    def ask(self, method: str, path: str, **how: Any) -> httpx.Response:
+    def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request; ``key`` is an API key, ``repeat`` an Idempotency-Key."""
-        headers = dict(how.pop("headers", {}))
-        if (key := how.pop("key", None)) is not None:
+        headers = dict(options.pop("headers", {}))
+        if (key := options.pop("key", None)) is not None:
             headers["Authorization"] = f"Bearer {key}"
-        if (repeat := how.pop("repeat", None)) is not None:
+        if (repeat := options.pop("repeat", None)) is not None:
             headers["Idempotency-Key"] = repeat
-        return self.client.request(method, path, headers=headers, **how)
+        return self.client.request(method, path, headers=headers, **options)
 
-    def get(self, path: str, **how: Any) -> httpx.Response:
-        return self.ask("GET", path, **how)
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self.ask("GET", path, **options)
 
-    def post(self, path: str, json: Any = None, **how: Any) -> httpx.Response:
+    def post(self, path: str, json: Any = None, **options: Any) -> httpx.Response:
         if json is not None:
-            how["json"] = json
-        return self.ask("POST", path, **how)
+            options["json"] = json
+        return self.ask("POST", path, **options)
 
     def connect(self) -> socket.socket:
-        """Open a connection, to send and receive bytes as they are."""
+        """Open a raw connection."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=30)
 
     def ask_to_stop(self) -> None:
-        """Do what SIGTERM does."""
-        self._loop.call_soon_threadsafe(self._asked.set)
+        """Stop as SIGTERM would."""
+        self._loop.call_soon_threadsafe(self._stop_requested.set)
 
     def wait_until_stopped(self) -> None:
-        """Wait until it has stopped, and raise what it failed with."""
+        """Wait until the service has stopped; raise its error, if any."""
         self._life.result(60)
 
     def close(self) -> None:
-        """Stop it, and raise what it failed with."""
+        """Stop the service; raise its error, if any."""
         self.ask_to_stop()
         self.client.close()
         try:
@@ -129,7 +131,7 @@ class Served:
 
 @contextmanager
 def served(folder: Path, **settings: Any) -> Iterator[Served]:
-    """Serve the log in a folder; the same folder again gives the same log."""
+    """Serve the log in a folder; serving the folder again continues with the same log."""
     running = Served(Settings(**{"store": str(folder / "log.db"), "port": 0, **settings}))
     try:
         running.wait_until_ready()
@@ -139,10 +141,10 @@ def served(folder: Path, **settings: Any) -> Iterator[Served]:
 
 
 class ServerProcess:
-    """``stopwise serve`` as a process, which can be killed and started again.
+    """``stopwise serve`` as a process that can be killed and restarted.
 
-    ``store`` is the address of its log (None: a file in the folder); ``before`` is Python to run
-    first.
+    ``store`` is the address of the log (None: a file in the folder); ``before`` is Python code to
+    run first.
     """
 
     def __init__(
@@ -155,7 +157,7 @@ class ServerProcess:
         self.url = ""
 
     def start(self) -> str:
-        """Start it; return its URL once it listens (it may still have its log to read)."""
+        """Start the server; return its URL once it listens (it may still be reading the log)."""
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         with self._stderr.open("w") as stderr:
             self.process = subprocess.Popen(
@@ -166,24 +168,24 @@ class ServerProcess:
             if "://" in line:
                 self.url = next(word for word in line.split() if "://" in word)
                 return self.url
-        raise AssertionError(f"it ended and did not listen: {self.printed}")
+        raise AssertionError(f"the server exited without listening: {self.printed}")
 
     @property
     def printed(self) -> str:
-        """What it has printed to stderr since its start."""
+        """The content of stderr since the start."""
         return self._stderr.read_text()
 
     def wait_until_ready(self) -> dict[str, Any]:
-        """Wait until it has read its log; return its state."""
+        """Wait until the server has read the log; return its state."""
         with httpx.Client(base_url=self.url, trust_env=False, verify=False) as client:
             while (answer := client.get("/v1/state")).status_code != 200:
                 assert self.process.poll() is None, self.printed
         return answer.json()
 
-    def end(self, how: int = signal.SIGKILL) -> int:
-        """End it by a signal; return its exit code."""
+    def end(self, signal_: int = signal.SIGKILL) -> int:
+        """Send a signal and wait; return the exit code."""
         with suppress(ProcessLookupError):
-            self.process.send_signal(how)
+            self.process.send_signal(signal_)
         code = self.process.wait(60)
         assert self.process.stdout is not None
         self.process.stdout.close()
@@ -191,9 +193,9 @@ class ServerProcess:
 
 
 @contextmanager
-def process(folder: Path, *flags: str, **more: Any) -> Iterator[ServerProcess]:
+def process(folder: Path, *flags: str, **options: Any) -> Iterator[ServerProcess]:
     """Run ``stopwise serve`` as a process (see `ServerProcess`)."""
-    running = ServerProcess(folder, *flags, **more)
+    running = ServerProcess(folder, *flags, **options)
     running.start()
     try:
         yield running
@@ -202,18 +204,18 @@ def process(folder: Path, *flags: str, **more: Any) -> Iterator[ServerProcess]:
 
 
 def received(line: socket.socket) -> bytes:
-    """Return all that comes until the connection is closed."""
-    found = b""
+    """Receive until the connection is closed; return all bytes."""
+    content = b""
     try:
         while part := line.recv(65536):
-            found += part
-    except ConnectionResetError:  # it was closed before all that we sent was read
+            content += part
+    except ConnectionResetError:  # closed before the server read everything that was sent
         pass
-    return found
+    return content
 
 
 def keys_in(folder: Path) -> tuple[str, dict[str, str]]:
-    """Make a file of keys, one for each scope; return its path and the keys."""
+    """Create a file with a key for each scope; return its path and the keys."""
     file = folder / "keys.jsonl"
     return str(file), {
         scope: add_key(file, scope, [scope])[1] for scope in ("decide", "observe", "admin")
@@ -221,14 +223,14 @@ def keys_in(folder: Path) -> tuple[str, dict[str, str]]:
 
 
 def agrees(received: str, shown: str) -> bool:
-    """Compare an answer with a page, without blanks; … on the page matches anything."""
+    """Compare a response with documentation, ignoring spaces; … in it matches anything."""
     received, shown = (re.sub(r"\s", "", text) for text in (received, shown))
     pattern = ".*".join(re.escape(part) for part in shown.split("…"))
     return re.fullmatch(pattern, received) is not None
 
 
 def fault(answer: httpx.Response) -> tuple[int, str]:
-    """Return status and code of a refusal, having checked that it has the one shape of them all."""
+    """Check the headers and the form of an error response; return its status and code."""
     assert answer.headers["content-type"] == "application/json", answer.text
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["cache-control"] == "no-store"

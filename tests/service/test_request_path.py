@@ -1,4 +1,4 @@
-"""docs/architecture.md names the files of the service that a request passes through."""
+"""docs/architecture.md lists the files that a request passes through."""
 
 import asyncio
 from itertools import chain
@@ -10,7 +10,7 @@ from tests.service.harness import SPEC, keys_in, served
 HTTP = rows_on_page("## An HTTP round", "Tests trace a round")
 
 
-def test_a_decision_passes_the_files_on_the_page(tmp_path: Path) -> None:
+def test_architecture_page_lists_the_files_of_a_round(tmp_path: Path) -> None:
     assert 5 < len(HTTP) <= 12
     walk = Walk()
     with walk.following():
@@ -20,10 +20,10 @@ def test_a_decision_passes_the_files_on_the_page(tmp_path: Path) -> None:
             with walk.recording():
                 url = "/v1/cascades/triage/rounds"
                 answer = service.post(url, {"context": [0.2, 0.7]}, key=keys["decide"])
-                service.run(asyncio.sleep(0))  # the answer is counted after it was sent
+                service.run(asyncio.sleep(0))  # the response is counted after it was sent
             assert answer.status_code == 201
     service_files = [name for name in walk.files if name.startswith("service/")]
     passed = {name.removeprefix("service/") for name in service_files}
-    no_calls = {"domain/messages.py"}  # types only
-    announcing = {"serve.py"}  # may report at that moment that the service is ready
-    assert passed - announcing == set(chain(*HTTP)) - no_calls
+    types_only = {"domain/messages.py"}
+    concurrent = {"serve.py"}  # may report at the same time that the service is ready
+    assert passed - concurrent == set(chain(*HTTP)) - types_only

@@ -1,4 +1,4 @@
-"""Services in the event loop of a test, and comparisons of states."""
+"""Run services in the event loop of a test, and compare states."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,12 +22,13 @@ from stopwise.service.settings import Settings
 
 
 class FailingStore(SqliteStore):
-    """A real store whose next commits are slow, or fail before or after they are made."""
+    """A real store whose next commits can be delayed, or fail before or after they are stored."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.before = self.after = 0  # how many of the next commits fail
-        self.allowed = asyncio.Event()  # commits wait for it
+        self.before = 0  # number of the next commits that fail before they are stored
+        self.after = 0  # number of the next commits that fail after they are stored
+        self.allowed = asyncio.Event()  # commits wait for this event
         self.allowed.set()
 
     async def commit(self, block: Block) -> None:
@@ -65,7 +66,7 @@ async def running(
 
 
 async def folded(where: str | Path, snapshot: Snapshot | None = None) -> State:
-    """Return the state that a log gives, from its start or from a snapshot."""
+    """Replay a log from its start or from a snapshot; return the state."""
     store = open_store(str(where))
     await store.open()
     try:
@@ -79,27 +80,27 @@ async def folded(where: str | Path, snapshot: Snapshot | None = None) -> State:
 
 
 async def unchanged(service: Service, request: Awaitable[Any]) -> Any:
-    """Return the answer of a request, having checked that it changed nothing."""
+    """Return the answer of a request, and check that it changed nothing."""
     before = state_hash(service.state)
     answer = await request
-    assert state_hash(service.state) == before, f"{answer} has changed the state"
+    assert state_hash(service.state) == before, f"{answer} changed the state"
     return answer
 
 
 async def refused(service: Service, request: Awaitable[object], *codes: str) -> RequestError:
-    """Check that a request is refused with one of some codes, and that it changed nothing."""
+    """Check that a request fails with one of the codes and changes nothing; return the error."""
 
-    async def refusal() -> RequestError:
+    async def raised() -> RequestError:
         with pytest.raises(RequestError) as caught:
             await request
         return caught.value
 
-    found = await unchanged(service, refusal())
-    assert found.code in codes, found
-    return found
+    error = await unchanged(service, raised())
+    assert error.code in codes, error
+    return error
 
 
 def bits_of(policy: sw.Policy) -> dict[str, Any]:
-    """Return all that two policies have in common if they are equal, bit for bit."""
+    """Return the parameters and the state of a policy in a form that compares bit for bit."""
     state = policy.state().items()
     return policy.parameters() | {k: (x.dtype, x.shape, x.tobytes()) for k, x in state}

@@ -1,4 +1,4 @@
-"""Counts by time: idle cascades, clocks that jump, and snapshots with wrong counts."""
+"""Counts over time: idle cascades, clock jumps, and snapshots with wrong counts."""
 
 import random
 from pathlib import Path
@@ -40,7 +40,7 @@ def check(counts: Counts, rounds: list[int]) -> None:
 
 @pytest.mark.parametrize("pause", PAUSES)
 @pytest.mark.parametrize("before", [1, 7, MAX_BUCKETS])
-def test_no_round_is_lost_after_a_pause(pause: float, before: int) -> None:
+def test_rounds_after_a_pause_are_counted(pause: float, before: int) -> None:
     counts = Counts.blank(n_arms=2)
     for k in range(before):
         counts.add_stops(BEGAN + k * FIRST_WIDTH, [0])
@@ -48,11 +48,11 @@ def test_no_round_is_lost_after_a_pause(pause: float, before: int) -> None:
     last = BEGAN + (before - 1) * FIRST_WIDTH + pause
     counts.add_stops(last, [1, 1])
     check(counts, [before, 2])
-    # They are counted when they were opened, not at another time.
+    # They are counted at the time when they were opened.
     assert counts.stops[counts._index(last)][1] == 2
 
 
-def test_clocks_that_jump_lose_no_round() -> None:
+def test_rounds_are_counted_when_the_clock_jumps() -> None:
     rng = random.Random(3)
     for _ in range(200):
         counts, time, rounds = Counts.blank(n_arms=2), BEGAN, [0, 0]
@@ -66,7 +66,7 @@ def test_clocks_that_jump_lose_no_round() -> None:
             assert counts.stops[counts._index(time)][arm] > 0
 
 
-def test_a_clock_that_is_set_back_counts_in_the_first_bucket() -> None:
+def test_rounds_before_the_first_bucket_count_in_it() -> None:
     counts = Counts.blank(n_arms=2)
     counts.add_stops(BEGAN, [0])
     counts.add_stops(BEGAN + 15, [0])
@@ -77,7 +77,7 @@ def test_a_clock_that_is_set_back_counts_in_the_first_bucket() -> None:
 
 
 class Clock:
-    """The clock of the writer, which the test sets; time itself goes on."""
+    """The wall clock of the writer, set by the test; the monotonic clock is real."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = BEGAN
@@ -99,7 +99,7 @@ async def play(service: Service) -> None:
 
 
 @pytest.mark.parametrize("jump", [*PAUSES[:-1], -40 * MINUTE, -2 * DAY])
-async def test_a_cascade_that_was_idle_answers(
+async def test_cascade_answers_after_a_clock_jump(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
     clock, path = Clock(monkeypatch), tmp_path / "log.db"
@@ -118,10 +118,10 @@ async def test_a_cascade_that_was_idle_answers(
     assert state_hash(await folded(path)) == expected
 
 
-async def test_a_snapshot_with_wrong_counts_is_rebuilt_from_the_log(
+async def test_counts_of_an_old_snapshot_are_rebuilt_from_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Version 0.1 wrote format 8, in which rounds after a pause may be missing."""
+    """In format 8, written by version 0.1, rounds after a pause may be missing."""
     clock, path = Clock(monkeypatch), tmp_path / "log.db"
     async with running(path) as service:
         await service.create(SPEC, None)
@@ -131,9 +131,9 @@ async def test_a_snapshot_with_wrong_counts_is_rebuilt_from_the_log(
     right = state_hash(service.state)
     wrong = await folded(path)
     wrong.cascades["triage"].counts.stops[0][1] -= 1
-    made = take_snapshot(wrong)
-    head = MAGIC + (8).to_bytes(4, "little") + made.parts[0][len(MAGIC) + 4 :]
-    old = Snapshot(made.position, made.digest, (head, *made.parts[1:]))
+    snapshot = take_snapshot(wrong)
+    head = MAGIC + (8).to_bytes(4, "little") + snapshot.parts[0][len(MAGIC) + 4 :]
+    old = Snapshot(snapshot.position, snapshot.digest, (head, *snapshot.parts[1:]))
     assert FORMAT > 8
     assert restore_snapshot(old) is None
     store = open_store(str(path))
@@ -147,34 +147,34 @@ async def test_a_snapshot_with_wrong_counts_is_rebuilt_from_the_log(
         assert sums(counts) == counts.stops_total
 
 
-def test_early_rounds_stay_in_their_bucket_when_buckets_join() -> None:
+def test_early_rounds_stay_in_their_bucket_when_buckets_merge() -> None:
     counts = Counts.blank(n_arms=2)
     counts.add_stops(BEGAN, [0], early=True)
     counts.add_stops(BEGAN, [1])
     for k in range(3 * MAX_BUCKETS):
         counts.add_stops(BEGAN + k * FIRST_WIDTH, [0], early=k % 2 == 0)
     assert counts.early_total == [1 + 3 * MAX_BUCKETS // 2, 0]
-    assert [sum(one[arm] for one in counts.early) for arm in range(2)] == counts.early_total
+    assert [sum(bucket[arm] for bucket in counts.early) for arm in range(2)] == counts.early_total
     assert len(counts.early) == len(counts.stops)
     for early, stops in zip(counts.early, counts.stops, strict=True):
         assert all(a <= b for a, b in zip(early, stops, strict=True))
 
 
-def test_rounds_of_the_day_start_again_at_midnight() -> None:
+def test_rounds_of_the_day_reset_at_midnight() -> None:
     counts, midnight = Counts.blank(n_arms=2), BEGAN - BEGAN % DAY + DAY
     counts.add_opened(midnight - 1, 5)
     assert counts.opened_on(midnight - DAY) == 5
     assert counts.opened_on(midnight) == 0
     counts.add_opened(midnight, 2)
-    counts.add_opened(midnight - 1, 1)  # a clock was set back: it counts for the newest day
+    counts.add_opened(midnight - 1, 1)  # the clock was set back: it counts for the newest day
     assert counts.opened_on(midnight) == 3
 
 
-def test_rounds_of_the_day_are_known_after_a_clock_was_far_ahead() -> None:
+def test_rounds_of_the_day_recover_after_a_clock_was_far_ahead() -> None:
     counts, today = Counts.blank(n_arms=2), BEGAN - BEGAN % DAY
     counts.add_opened(today + 5, 4)
     counts.add_opened(today + 10 * DAY, 3)
-    assert counts.opened_on(today) == 3  # more than none: no budget is spent twice
+    assert counts.opened_on(today) == 3  # not 0, so that no budget is spent twice
     counts.add_opened(today + 7, 2)
     assert counts.opened_on(today) == 2
     assert counts.opened_on(today + DAY) == 0

@@ -1,4 +1,4 @@
-"""Named values as a table has them: a cascade whose context is an encoding."""
+"""Contexts of raw column values, for cascades with an encoding."""
 
 import msgspec
 import pytest
@@ -15,11 +15,11 @@ ENCODING = Encoding((Column("age", fill=40.0), Column("city", "category", None, 
 
 def rows(context: object, body: str) -> list[list[float]]:
     spec = msgspec.convert({"name": "t", "arms": ARMS, "context": context}, CascadeSpec)
-    given = msgspec.json.decode(body, type=RoundRequest)
-    return ContextParser(spec, specs.build(spec)).rows([given.context]).tolist()
+    request = msgspec.json.decode(body, type=RoundRequest)
+    return ContextParser(spec, specs.build(spec)).rows([request.context]).tolist()
 
 
-def test_named_values_are_encoded_and_the_policy_carries_the_encoding() -> None:
+def test_raw_values_are_encoded_and_the_policy_has_the_encoding() -> None:
     spec = ENCODING.to_spec()
     assert rows(spec, '{"context": {"age": null, "city": "Rome"}}') == [[40, 1, 1, 0]]
     assert rows(spec, '{"context": {"city": "Lima", "age": 7}}') == [[7, 0, 0, 1]]
@@ -28,7 +28,7 @@ def test_named_values_are_encoded_and_the_policy_carries_the_encoding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("context", "given", "words"),
+    ("context", "values", "message"),
     [
         (ENCODING.to_spec(), '{"age": "old", "city": "Rome"}', "'age' is the text 'old'"),
         (ENCODING.to_spec(), '{"age": 1}', "missing context values: city"),
@@ -37,6 +37,6 @@ def test_named_values_are_encoded_and_the_policy_carries_the_encoding() -> None:
         ({"columns": 3}, "{}", "invalid encoding"),
     ],
 )
-def test_what_does_not_fit_is_refused(context: object, given: str, words: str) -> None:
-    with pytest.raises(RequestError, match=words):
-        rows(context, f'{{"context": {given}}}')
+def test_invalid_values_are_rejected(context: object, values: str, message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        rows(context, f'{{"context": {values}}}')

@@ -1,4 +1,4 @@
-"""A child process ends with the call that runs it, and leaves nothing open."""
+"""Child processes end with the call that runs them."""
 
 import asyncio
 import gc
@@ -15,7 +15,7 @@ ENDLESS = "import os, signal, sys; open(sys.argv[1], 'w').write(str(os.getpid())
 
 
 async def cancelled(note: Path) -> int:
-    """Cancel a child that is running; return its process id."""
+    """Cancel a call while its child runs; return the process id."""
     call = asyncio.create_task(run_child([sys.executable, "-c", ENDLESS, str(note)]))
     while not (note.exists() and note.read_text()):
         await asyncio.sleep(0.005)
@@ -25,16 +25,16 @@ async def cancelled(note: Path) -> int:
     return int(note.read_text())
 
 
-def test_a_cancelled_call_leaves_no_process_and_no_open_pipe(tmp_path: Path) -> None:
+def test_cancelled_call_leaves_no_process_and_no_open_pipe(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
         child = asyncio.run(cancelled(tmp_path / "id"))
-        gc.collect()  # an open pipe would warn here, and fail in another test
+        gc.collect()  # an open pipe would otherwise warn in a later test
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
 
 
-def test_the_output_and_the_exit_status_are_returned() -> None:
+def test_run_child_returns_output_and_exit_status() -> None:
     program = "import sys; print(sys.stdin.read()); sys.exit('wrong')"
-    finished = asyncio.run(run_child([sys.executable, "-c", program], b"given"))
-    assert finished == (1, b"given\n", b"wrong\n")
+    result = asyncio.run(run_child([sys.executable, "-c", program], b"input"))
+    assert result == (1, b"input\n", b"wrong\n")

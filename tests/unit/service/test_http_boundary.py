@@ -1,4 +1,4 @@
-"""HTTP stays in `service/http`, the proxy and the client: the rest knows error codes only."""
+"""Only `service/http`, the proxy and the client use HTTP statuses; other code uses error codes."""
 
 import ast
 from pathlib import Path
@@ -19,37 +19,37 @@ PACKAGE = "stopwise.service."
 STATUSES = {row.status for row in CODES.values()}
 
 
-def http_in(tree: ast.AST) -> set[str]:
-    """Return what in a module stands for an HTTP status."""
-    found: set[str] = set()
+def statuses_in(tree: ast.AST) -> set[str]:
+    """Return the HTTP statuses that a module mentions."""
+    statuses: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and type(node.value) is int and node.value in STATUSES:
-            found.add(str(node.value))
+            statuses.add(str(node.value))
         elif isinstance(node, ast.alias | ast.Name):
             name = node.name if isinstance(node, ast.alias) else node.id
-            found |= {name} & {"HTTPStatus", "http.HTTPStatus"}
-    return found
+            statuses |= {name} & {"HTTPStatus", "http.HTTPStatus"}
+    return statuses
 
 
-def test_statuses_are_recognised() -> None:
+def test_statuses_are_detected() -> None:
     code = "from http import HTTPStatus\nif answer.status == 404:\n    raise HTTPStatus"
-    assert http_in(ast.parse(code)) == {"HTTPStatus", "404"}
+    assert statuses_in(ast.parse(code)) == {"HTTPStatus", "404"}
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_no_status_is_outside_of_http(file: str) -> None:
-    found = http_in(ast.parse((SOURCE / file).read_text("utf-8")))
+def test_module_outside_of_http_has_no_statuses(file: str) -> None:
+    statuses = statuses_in(ast.parse((SOURCE / file).read_text("utf-8")))
     if not file.startswith("service/"):
-        found -= {"400", "500"}  # counts of rounds, rows and features
-    assert not found
+        statuses -= {"400", "500"}  # counts of rounds, rows and features
+    assert not statuses
 
 
 def test_every_error_has_a_status() -> None:
-    kinds, codes = [errors.RequestError], set[str]()
-    while kinds:
-        kind = kinds.pop()
-        kinds += [one for one in kind.__subclasses__() if one.__module__.startswith(PACKAGE)]
-        codes |= {kind.code} if hasattr(kind, "code") else set()
+    pending, codes = [errors.RequestError], set[str]()
+    while pending:
+        error = pending.pop()
+        pending += [sub for sub in error.__subclasses__() if sub.__module__.startswith(PACKAGE)]
+        codes |= {error.code} if hasattr(error, "code") else set()
     assert codes == set(CODES)
     assert not hasattr(errors.RequestError("text"), "status")
     assert not hasattr(HttpError("text"), "status")

@@ -1,4 +1,4 @@
-"""A change of disagreement: counted, logged once, shown, and the same after a snapshot."""
+"""Changes of disagreement are counted, logged once, shown and kept in snapshots."""
 
 import numpy as np
 import pytest
@@ -19,12 +19,12 @@ SPEC = CascadeSpec(
 )
 
 
-def test_a_change_is_counted_logged_shown_and_survives_a_snapshot(
+def test_change_is_counted_logged_shown_and_survives_a_snapshot(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = np.random.default_rng(2)
     cascade, replayed = ServedCascade(0, SPEC, 0.0), ServedCascade(0, SPEC, 0.0)
-    monkeypatch.setattr(LOG, "propagate", True)  # a server that was started here sets it
+    monkeypatch.setattr(LOG, "propagate", True)  # servers in other tests disable it
     for k in range(900):
         time, position = 10.0 * k, 2 * k + 1
         opened, _ = cascade.open([[float(random.uniform(-1, 1))]], time, position)
@@ -33,7 +33,7 @@ def test_a_change_is_counted_logged_shown_and_survives_a_snapshot(
         assert opened is not None
         assert reported is not None
         replayed.apply_opened(opened, position)
-        replayed.apply_reported(reported, position + 1)  # which logs nothing
+        replayed.apply_reported(reported, position + 1)  # must not log the change
         if k == 610:
             restored = restore_snapshot(take_snapshot(state_of(replayed)))
             assert restored is not None
@@ -41,12 +41,12 @@ def test_a_change_is_counted_logged_shown_and_survives_a_snapshot(
     assert cascade.counts.changes_total == 1
     ((time, change),) = cascade.counts.changes
     assert 5_700 <= 10 * change.round <= 6_300 < time < 8_000
-    (line,) = [one for one in caplog.records if "disagreement changed" in one.message]
+    (line,) = [record for record in caplog.records if "disagreement changed" in record.message]
     assert vars(line)["pair"] == ["quick", "slow"]
     assert vars(line)["before"] < 0.15 < 0.3 < vars(line)["after"]
     assert state_hash(state_of(replayed)) == state_hash(state_of(cascade))
     periods = views.periods(cascade.counts, 60)
-    (marked,) = [one for one in periods if one.changes]
+    (marked,) = [period for period in periods if period.changes]
     assert marked.begin <= time <= marked.end
     for chart in (
         drawing.depth_chart(periods, ["quick", "slow"]),

@@ -1,4 +1,4 @@
-"""Requests that take long run in a thread: the state stays that of the log, and others go on."""
+"""Slow requests run in a thread: the state stays consistent, and other requests are served."""
 
 import asyncio
 from itertools import pairwise
@@ -27,12 +27,12 @@ async def play(service: Service, name: str, rounds: int) -> None:
     random = np.random.default_rng(len(name))
     for k in range(rounds):
         context = random.uniform(-1, 1, SIZES[name]).round(3).tolist()
-        (one,), _ = await service.open_rounds(name, m.RoundRequest(context), None)
-        assert one.stop is not None
-        outputs = ["yes", "no" if k % 3 else "yes", "no"][: one.stop + 1]
-        answer = await service.report(name, one.id, m.OutputsRequest(outputs))
+        (opened,), _ = await service.open_rounds(name, m.RoundRequest(context), None)
+        assert opened.stop is not None
+        outputs = ["yes", "no" if k % 3 else "yes", "no"][: opened.stop + 1]
+        answer = await service.report(name, opened.id, m.OutputsRequest(outputs))
         assert answer.status == "learned"
-        view = await service.round(name, one.id)
+        view = await service.round(name, opened.id)
         assert (view.context, view.status) == (context, "learned")
         assert (await service.state_hash()).position <= service.state.position
 
@@ -40,16 +40,16 @@ async def play(service: Service, name: str, rounds: int) -> None:
 async def test_wide_cascades_run_in_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls: list[tuple[str, bool]] = []  # cascade, and whether it was on the event loop
+    calls: list[tuple[str, bool]] = []  # cascade, and whether it ran on the event loop
     path, limit = tmp_path / "log.db", 1e5
     monkeypatch.setattr(service_module, "MAX_WORK_ON_LOOP", limit)
 
-    def noting(method: Any) -> Any:
-        def noted(cascade: ServedCascade, *arguments: Any, **more: Any) -> Any:
+    def record_thread(method: Any) -> Any:
+        def recorded(cascade: ServedCascade, *arguments: Any, **options: Any) -> Any:
             calls.append((cascade.spec.name, current_thread() is main_thread()))
-            return method(cascade, *arguments, **more)
+            return method(cascade, *arguments, **options)
 
-        return noted
+        return recorded
 
     async with running(path) as service:
         for name, size in SIZES.items():
@@ -57,21 +57,21 @@ async def test_wide_cascades_run_in_threads(
         await play(service, "wide", 1)
         cascades = service.state.cascades
         assert cascades["wide"].work(1) > limit > cascades["narrow"].work(1)
-        monkeypatch.setattr(ServedCascade, "open", noting(ServedCascade.open))
-        monkeypatch.setattr(ServedCascade, "report", noting(ServedCascade.report))
+        monkeypatch.setattr(ServedCascade, "open", record_thread(ServedCascade.open))
+        monkeypatch.setattr(ServedCascade, "report", record_thread(ServedCascade.report))
         await asyncio.gather(*(play(service, name, 15) for name in ("wide", *["narrow"] * 4)))
     assert set(calls) == {("wide", False), ("narrow", True)}
     assert state_hash(await folded(path)) == state_hash(service.state)
     changes = sum(a != b for a, b in pairwise(calls))
-    assert changes > 15  # neither had to wait until the other was done
+    assert changes > 15  # the cascades were served in turn
 
 
-async def test_reading_waits_until_a_thread_has_applied_a_request(tmp_path: Path) -> None:
+async def test_reads_wait_until_a_thread_has_applied_a_request(tmp_path: Path) -> None:
     entered, leave = Event(), Event()
 
     def slow(state: State, time: float, /) -> CommandResult:
         cascade = state.cascades["narrow"]
-        cascade.status = "retired"  # half of a change
+        cascade.status = "retired"  # an incomplete change
         entered.set()
         assert leave.wait(120)
         cascade.status = "active"
@@ -79,15 +79,20 @@ async def test_reading_waits_until_a_thread_has_applied_a_request(tmp_path: Path
 
     async with running(tmp_path / "log.db") as service:
         await service.create(m.CascadeSpec("narrow", ARMS, 2), None)
-        (one,), _ = await service.open_rounds("narrow", m.RoundRequest([0.1, 0.2]), None)
+        (opened,), _ = await service.open_rounds("narrow", m.RoundRequest([0.1, 0.2]), None)
         applying = service.submit(slow, None, slow=True)
         await until(entered.is_set)
-        requests = [service.cascade("narrow"), service.cascades(), service.round("narrow", one.id)]
-        requests += [service.state_hash(), service.readable()]  # pages and metrics wait for this
+        requests = [
+            service.cascade("narrow"),
+            service.cascades(),
+            service.round("narrow", opened.id),
+            service.state_hash(),
+            service.readable(),  # pages and metrics wait for this
+        ]
         reading = [asyncio.ensure_future(request) for request in requests]
-        await asyncio.to_thread(str)  # they had their turn
+        await asyncio.to_thread(str)  # give the requests time to run
         await asyncio.to_thread(str)
-        assert not any(one.done() for one in reading)
+        assert not any(request.done() for request in reading)
         leave.set()
         view, views, *_ = await asyncio.gather(*reading)
         assert view.status == views[0].status == "active"
