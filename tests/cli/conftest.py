@@ -1,4 +1,4 @@
-"""The program: in this process, which is quick, or in one of its own, as users start it."""
+"""Fixtures that run the program in this process, which is fast, or in a subprocess."""
 
 import io
 import logging
@@ -22,7 +22,7 @@ Run: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def flat(text: str) -> str:
-    """Return text as it reads, whatever box or line it was put into."""
+    """Return text without boxes and line breaks."""
     return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
 
 
@@ -30,7 +30,7 @@ ARMS = ("rules", "small", "large")
 
 
 def rounds(n: int) -> dict[str, Any]:
-    """Return the columns of a log: arms err more where hard is high, the first one most."""
+    """Return the columns of a log: error rates rise with `hard`, most for the first arm."""
     random = np.random.default_rng(0)
     hard = random.uniform(size=n)
     truth = random.integers(0, 2, n)
@@ -45,7 +45,7 @@ LOGGERS = [logging.getLogger(n) for n in ("stopwise.service", "_granian", "grani
 
 @pytest.fixture
 def stopwise(tmp_path: Path) -> Iterator[Run]:
-    """Run a command in this process, in a folder of its own."""
+    """Return a function that runs a command in this process, in a temporary folder."""
     before = [(logger.handlers, logger.level, logger.propagate) for logger in LOGGERS]
 
     def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -65,8 +65,8 @@ def stopwise(tmp_path: Path) -> Iterator[Run]:
                 patch.setenv(name, value)
             try:
                 main()
-            except SystemExit as ended:
-                code = ended.code or 0
+            except SystemExit as error:
+                code = error.code or 0
             except BaseException:
                 traceback.print_exc()
                 code = 1
@@ -83,7 +83,7 @@ def stopwise(tmp_path: Path) -> Iterator[Run]:
 
 @pytest.fixture
 def process(tmp_path: Path) -> Run:
-    """Run a command in a process of its own."""
+    """Return a function that runs a command in a subprocess."""
 
     def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

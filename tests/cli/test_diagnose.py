@@ -1,4 +1,4 @@
-"""``stopwise diagnose``: on good logs, on bad ones, and interrupted in a process of its own."""
+"""``stopwise diagnose``: valid and invalid logs, options, and interrupts."""
 
 import csv
 import json
@@ -27,37 +27,36 @@ def log(tmp_path: Path) -> Path:
     return save(tmp_path / "visits.csv", table)
 
 
-def test_the_help_explains_columns_and_options(stopwise: Run) -> None:
+def test_help_explains_columns_and_options(stopwise: Run) -> None:
     done = stopwise("diagnose", "--help")
     assert done.returncode == 0
     shown = flat(done.stdout)
-    for words in (
+    for text in (
         *("one row per round", ".parquet, .csv or .jsonl", "context.", "output.", "right answer"),
         *("--context age,bmi --outputs history,glucose,insulin --label ill", "one wrong answer"),
         *("--costs", "--cumulative", "--degree", "--seed", "--json", "--out", "LOG-diagnosis"),
     ):
-        assert words in shown, words
-    assert re.search(r"0\.25 \\ *\n +--context", done.stdout)  # it can be pasted
+        assert text in shown, text
+    assert re.search(r"0\.25 \\ *\n +--context", done.stdout)  # the example can be pasted
 
 
-def test_into_a_pipe_it_writes_a_summary_and_a_report(
+def test_piped_output_has_a_summary_without_control_characters(
     process: Run, log: Path, tmp_path: Path
 ) -> None:
-    """A pipe gets neither colours nor control characters."""
     done = process("diagnose", log.name, *COSTS)
     assert done.returncode == 0, done.stderr
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", done.stdout + done.stderr)
-    found = json.loads((tmp_path / "visits-diagnosis" / "diagnosis.json").read_bytes())
-    needed = f"Labels on {found['plan']['labels']} rows are needed to say whether "
-    assert found["verdict"]["headline"].startswith(needed)
+    diagnosis = json.loads((tmp_path / "visits-diagnosis" / "diagnosis.json").read_bytes())
+    needed = f"Labels on {diagnosis['plan']['labels']} rows are needed to say whether "
+    assert diagnosis["verdict"]["headline"].startswith(needed)
     assert f"? labels needed  {needed}" in done.stdout
     text = flat(done.stdout).replace("\xa0", " ")
     assert text.count("Recommended: ") == 1
-    assert found["recommendation"]["sentence"].replace("\xa0", " ") in text
+    assert diagnosis["recommendation"]["sentence"].replace("\xa0", " ") in text
     assert "contradicts" not in text
     for arm in ARMS:
         assert re.search(rf"^ *{arm} .*%", done.stdout, re.MULTILINE)
-    assert f"Open visits-diagnosis{os.sep}report.html" in done.stdout
+    assert f"Report: visits-diagnosis{os.sep}report.html" in done.stdout
     assert ": stopwise replay visits.csv --costs 0.01,0.04,0.1 --answers\n" in done.stdout
     folder = tmp_path / "visits-diagnosis"
     assert {p.name for p in folder.iterdir()} == {"report.html", "diagnosis.json", "figures"}
@@ -66,25 +65,25 @@ def test_into_a_pipe_it_writes_a_summary_and_a_report(
     assert str(tmp_path) not in page
 
 
-def test_json_is_all_there_is_on_standard_output(stopwise: Run, tmp_path: Path) -> None:
-    """With columns of other names, labels and cumulative costs."""
+def test_json_is_the_only_standard_output(stopwise: Run, tmp_path: Path) -> None:
+    """Also with other column names, labels and cumulative costs."""
     table = rounds(1500)
     renamed = {name.partition(".")[2] or "truth": column for name, column in table.items()}
-    save(tmp_path / "mine.csv", renamed)
+    save(tmp_path / "renamed.csv", renamed)
     words = ("--context", "hard,age", "--outputs", ",".join(ARMS), "--label", "truth")
     more = ("--cumulative", "--degree", "2", "--seed", "3", "--out", "here", "--json")
-    done = stopwise("diagnose", "mine.csv", "--costs", "0.01, 0.05, 0.15", *words, *more)
+    done = stopwise("diagnose", "renamed.csv", "--costs", "0.01, 0.05, 0.15", *words, *more)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    arms = [(arm["name"], arm["total"]) for arm in found["arms"]]
+    diagnosis = json.loads(done.stdout)
+    arms = [(arm["name"], arm["total"]) for arm in diagnosis["arms"]]
     assert arms == list(zip(ARMS, [0.01, 0.05, 0.15], strict=True))
     expected = {"seed": 3, "degree": 2, "rows": 1500, "labelled": 1500, "context": ["hard", "age"]}
-    assert {name: found[name] for name in expected} == expected
-    assert found["command"].endswith("--degree 2 --seed 3")
+    assert {name: diagnosis[name] for name in expected} == expected
+    assert diagnosis["command"].endswith("--degree 2 --seed 3")
     wrong = [np.mean(table[f"output.{arm}"] != table["label"]) for arm in ARMS]
-    assert [arm["error"]["value"] for arm in found["arms"]] == pytest.approx(wrong, abs=1e-9)
+    assert [arm["error"]["value"] for arm in diagnosis["arms"]] == pytest.approx(wrong, abs=1e-9)
     assert (tmp_path / "here" / "diagnosis.json").read_text(encoding="utf-8") == done.stdout
-    assert "Open here" in done.stderr
+    assert "Report: here" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -97,7 +96,7 @@ def test_json_is_all_there_is_on_standard_output(stopwise: Run, tmp_path: Path) 
         ([*COSTS, "--outputs", "a,,b"], "has no column 'a', '', 'b'"),
         ([*COSTS, "--degree", "5"], "--degree"),
         ([*COSTS, "--out", "visits.csv"], "--out"),
-        ([*COSTS, "--label-rows", "visits.csv"], "exists; name another file, or replace it with"),
+        ([*COSTS, "--label-rows", "visits.csv"], "exists; use another file name, or --overwrite"),
         (["--prices", "10,40,100"], "--prices needs --error-cost, the cost of one wrong answer"),
         ([*COSTS, "--prices", "1,4,10", "--error-cost", "100"], "cannot be combined with --costs"),
         ([*COSTS, "--label", "truth"], "no column 'truth'"),
@@ -114,24 +113,26 @@ def test_usage_errors(
     assert [p.name for p in tmp_path.iterdir()] == [log.name]
 
 
-def test_rows_to_label_are_written_for_a_person(stopwise: Run, tmp_path: Path) -> None:
+def test_label_rows_are_written_with_outputs_and_empty_labels(
+    stopwise: Run, tmp_path: Path
+) -> None:
     table = rounds(4000)
     del table["label"]
-    said = {f"output.{arm}": np.array(["ill", "well"])[table[f"output.{arm}"]] for arm in ARMS}
-    table = {"id": [f"v{k}" for k in range(4000)], **table, **said}
+    answers = {f"output.{arm}": np.array(["ill", "well"])[table[f"output.{arm}"]] for arm in ARMS}
+    table = {"id": [f"v{k}" for k in range(4000)], **table, **answers}
     save(tmp_path / "visits.csv", {name: list(column) for name, column in table.items()})
     words = ("diagnose", "visits.csv", *COSTS, "--label-rows", "todo.csv", "--json")
     done = stopwise(*words)
     assert done.returncode == 0, done.stderr
     plan = json.loads(done.stdout)["plan"]
-    assert f"To label: {len(plan['rows'])} rows, in todo.csv" in done.stderr
+    assert f"Rows to label: {len(plan['rows'])}, written to todo.csv" in done.stderr
     with (tmp_path / "todo.csv").open(newline="", encoding="utf-8") as file:
         header, *lines = csv.reader(file)
     assert header == ["row", "id", *(f"output.{arm}" for arm in ARMS), "label"]
     assert len(lines) == len(plan["rows"]) == plan["labels"] > 50
     for number, *texts, label in lines:
         row = int(number) - 1
-        assert texts == [f"v{row}", *(said[f"output.{arm}"][row] for arm in ARMS)]
+        assert texts == [f"v{row}", *(answers[f"output.{arm}"][row] for arm in ARMS)]
         assert len(set(texts[1:])) == 2  # arms disagree
         assert label == ""
     before = (tmp_path / "todo.csv").read_bytes()
@@ -141,21 +142,19 @@ def test_rows_to_label_are_written_for_a_person(stopwise: Run, tmp_path: Path) -
     assert (tmp_path / "todo.csv").read_bytes() != before  # another seed, other rows
 
 
-def test_it_says_that_rows_to_label_are_too_few_or_none(
-    stopwise: Run, log: Path, tmp_path: Path
-) -> None:
+def test_too_few_or_no_rows_to_label_are_reported(stopwise: Run, log: Path, tmp_path: Path) -> None:
     save(tmp_path / "all.csv", rounds(1500))
     done = stopwise("diagnose", "all.csv", *COSTS, "--label-rows", "todo.csv")
-    assert "To label: 0 rows; no file written" in done.stdout
+    assert "No rows to label" in done.stdout
     assert not (tmp_path / "todo.csv").exists()
-    cheap = ("--costs", "0.01,0.004,0.004")  # a small gain would pay: it takes many labels
+    cheap = ("--costs", "0.01,0.004,0.004")  # a small gain would pay, so many labels are needed
     done = stopwise("diagnose", log.name, *cheap, "--label-rows", "todo.csv")
     n = len((tmp_path / "todo.csv").read_text().splitlines()) - 1
-    assert f"(the log has {n} without a label: too few to settle it)" in flat(done.stdout)
-    assert re.search(rf"To label: {n} rows, in todo.csv \([\d,]+ would settle", done.stdout)
+    assert f"(the log has only {n} rows without a label: too few to settle it)" in flat(done.stdout)
+    assert re.search(rf"Rows to label: {n}, written to todo.csv \([\d,]+ would settle", done.stdout)
 
 
-def test_money_is_shown_in_one_unit_and_doubted_in_the_report(
+def test_prices_are_shown_in_the_currency_and_costs_like_money_cause_a_warning(
     stopwise: Run, log: Path, tmp_path: Path
 ) -> None:
     done = stopwise("diagnose", log.name, "--prices", "10,40,100", "--error-cost", "1000")
@@ -164,10 +163,10 @@ def test_money_is_shown_in_one_unit_and_doubted_in_the_report(
     unit = "in the currency of your prices (one wrong answer costs 1,000)"
     assert f"costs {unit}" in flat(done.stdout)
     assert "at your prices (95" in flat(done.stdout)
-    found = json.loads((tmp_path / "visits-diagnosis" / "diagnosis.json").read_bytes())
-    assert found["error_cost"] == 1000
-    assert [arm["total"] for arm in found["arms"]] == [10, 50, 150]
-    assert found["saving"]["per_round"]["value"] > 1
+    diagnosis = json.loads((tmp_path / "visits-diagnosis" / "diagnosis.json").read_bytes())
+    assert diagnosis["error_cost"] == 1000
+    assert [arm["total"] for arm in diagnosis["arms"]] == [10, 50, 150]
+    assert diagnosis["saving"]["per_round"]["value"] > 1
     page = (tmp_path / "visits-diagnosis" / "report.html").read_text(encoding="utf-8")
     assert "--costs 10,40,100 --error-cost 1000<" in page
     assert "amounts of money" not in page
@@ -175,14 +174,15 @@ def test_money_is_shown_in_one_unit_and_doubted_in_the_report(
     page = (tmp_path / "visits-diagnosis" / "report.html").read_text(encoding="utf-8")
     for text in (flat(done.stdout), flat(done.stderr), page):
         assert "costs as much as 10 wrong answers" in text
-        assert "amounts of money need --error-cost" in text
+        assert "amounts of money" in text
+        assert "--error-cost" in text
     assert "nothing to learn" in flat(done.stdout)
 
 
-def test_a_bad_log_is_named_and_nothing_is_written(stopwise: Run, log: Path) -> None:
+def test_an_invalid_log_is_named_and_no_file_is_written(stopwise: Run, log: Path) -> None:
     lines = log.read_text().splitlines(keepends=True)
-    few, hole = lines[:10], [*lines, "0.5,30,1,,1\n"]
-    for rows, message in ((few, "9 rows"), (hole, "output.small"), ([], log.name)):
+    too_short, with_gap = lines[:10], [*lines, "0.5,30,1,,1\n"]
+    for rows, message in ((too_short, "9 rows"), (with_gap, "output.small"), ([], log.name)):
         log.write_text("".join(rows))
         done = stopwise("diagnose", log.name, *COSTS)
         assert done.returncode == 2, done.stdout
@@ -191,7 +191,7 @@ def test_a_bad_log_is_named_and_nothing_is_written(stopwise: Run, log: Path) -> 
     assert stopwise("diagnose", "none.csv", *COSTS).returncode == 2
 
 
-def test_without_matplotlib_it_names_what_to_install_before_any_work(
+def test_missing_matplotlib_is_reported_before_reading_the_log(
     stopwise: Run, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # import raises ImportError
@@ -202,7 +202,7 @@ def test_without_matplotlib_it_names_what_to_install_before_any_work(
     assert not log.with_name("visits-diagnosis").exists()
 
 
-def test_interrupted_it_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_an_interrupt_leaves_no_files(tmp_path: Path) -> None:
     pq.write_table(pa.table(rounds(400_000)), tmp_path / "long.parquet")
     with subprocess.Popen(
         [sys.executable, "-m", "stopwise", "diagnose", "long.parquet", *COSTS],
@@ -221,7 +221,7 @@ def test_interrupted_it_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["long.parquet"]
 
 
-def test_the_values_of_a_column_are_listed(stopwise: Run, tmp_path: Path) -> None:
+def test_tenants_are_listed(stopwise: Run, tmp_path: Path) -> None:
     clinics = [("north", "south")[t % 2] for t in range(1500)]
     save(tmp_path / "visits.csv", rounds(1500) | {"clinic": clinics})
     done = stopwise("diagnose", "visits.csv", *COSTS, "--by", "clinic", "--jobs", "1")
@@ -230,5 +230,5 @@ def test_the_values_of_a_column_are_listed(stopwise: Run, tmp_path: Path) -> Non
         saved = rf"^  {clinic}: -?−?[\d.]+ saved in 1,000 rounds \(750 rows\)$"
         assert re.search(saved, done.stdout, re.MULTILINE)
     page = (tmp_path / "visits-diagnosis" / "report.html").read_text()
-    assert "By clinic, with models of its own for each" in page
-    assert "--by clinic" in done.stdout  # to be compared in the same way
+    assert "By clinic, with separate models for each value" in page
+    assert "--by clinic" in done.stdout  # also in the suggested replay command

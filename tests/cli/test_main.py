@@ -1,4 +1,4 @@
-"""``stopwise``: it teaches, it answers at once, and it says in a sentence what is wrong."""
+"""The program ``stopwise``: help, version, errors and import time."""
 
 import subprocess
 import sys
@@ -10,21 +10,21 @@ import stopwise as sw
 from tests.cli.conftest import Run
 
 
-def test_help_begins_with_something_to_try(process: Run) -> None:
+def test_help_suggests_commands_to_try(process: Run) -> None:
     done = process("--help")
     assert done.returncode == 0
     assert "stopwise reproduce --quick" in done.stdout
     assert done.stderr == ""
 
 
-def test_the_version_and_no_argument(stopwise: Run) -> None:
+def test_version_and_no_arguments(stopwise: Run) -> None:
     done = stopwise("--version")
     assert (done.returncode, done.stdout) == (0, f"stopwise {sw.__version__}\n")
     assert "reproduce" in stopwise().stdout
 
 
 @pytest.mark.parametrize("words", [["reproduec"], ["--verson"], ["reproduce", "extra"]])
-def test_what_is_not_understood_is_a_usage_error(stopwise: Run, words: list[str]) -> None:
+def test_unknown_commands_and_options_are_usage_errors(stopwise: Run, words: list[str]) -> None:
     done = stopwise(*words)
     assert done.returncode == 2
     assert "Usage" in done.stderr
@@ -38,13 +38,13 @@ def test_what_is_not_understood_is_a_usage_error(stopwise: Run, words: list[str]
         ("stopwise.research.paper.report", {"matplotlib", "pyarrow"}),
     ],
 )
-def test_importing_it_imports_nothing_heavy(module: str, heavy: set[str]) -> None:
+def test_imports_stay_light(module: str, heavy: set[str]) -> None:
     script = f"import sys, {module}; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", script], text=True).split()
     assert not heavy & {*loaded}
 
 
-def test_a_failure_is_a_sentence_and_debugging_shows_where_it_failed(
+def test_a_failure_is_one_line_and_debug_mode_shows_the_traceback(
     stopwise: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "taken").write_text("a file, not a folder")

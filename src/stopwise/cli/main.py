@@ -1,4 +1,4 @@
-"""The program ``stopwise``: its commands, and how it reports failures."""
+"""The command line program ``stopwise``."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ from stopwise.errors import (
 from stopwise.version import __version__
 
 DEBUG = "STOPWISE_DEBUG"
-MISUNDERSTOOD = (InvalidInputError, UnknownPolicyError, CascadeMismatchError, FileNotFoundError)
+USAGE_ERRORS = (InvalidInputError, UnknownPolicyError, CascadeMismatchError, FileNotFoundError)
 
 app = typer.Typer(
     name="stopwise",
@@ -42,8 +42,8 @@ app.add_typer(proxy, name="proxy")
 app.add_typer(store, name="store")
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"stopwise {__version__}")
         raise typer.Exit
 
@@ -51,39 +51,45 @@ def _version(asked: bool) -> None:
 @app.callback()
 def stopwise_(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Learn, online and without labels, how deep to go in a cascade.
 
-    To watch a cascade of three medical tests learn, in thirty seconds:
+    Watch a cascade of three medical tests learn, in thirty seconds:
 
         stopwise demo
 
-    From a table of what your arms answered in the past, find out how deep they should have gone,
-    and whether that can be learned without labels:
+    Check from a log of past answers whether stopping early would pay, and compare policies on it:
 
         stopwise diagnose LOG --costs 0.01,0.24,0.25
 
-    "stopwise replay" plays the same log with the policies themselves. To repeat the paper's
-    experiments, in a few minutes at most:
+        stopwise replay LOG --costs 0.01,0.24,0.25
+
+    Reproduce the paper's experiments, in a few minutes at most:
 
         stopwise reproduce --quick
 
-    Each prints a summary; "stopwise diagnose --help" says more. In a Python program, import
-    stopwise. From other languages, over HTTP:
+    Share one policy between programs over HTTP, or put it in front of language models:
 
         stopwise serve
+
+        stopwise proxy --help
+
+    "stopwise COMMAND --help" explains each command. In a Python program, import stopwise.
     """
 
 
 def main() -> None:
     """Run the program.
 
-    Exit codes: 0 for success, 1 for failure, 2 for a command or a log that is not understood.
+    Exit codes: 0 for success, 1 for failure, 2 for an invalid command line or log.
     """
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # better a ? than a crash where ✓ cannot be shown
+        if hasattr(stream, "reconfigure"):  # print ? rather than crash on terminals without ✓
             stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] (text streams have it)
     try:
         app(prog_name="stopwise")
@@ -91,4 +97,4 @@ def main() -> None:
         if os.environ.get(DEBUG):
             raise
         typer.echo(f"stopwise: {error}", err=True)
-        sys.exit(2 if isinstance(error, MISUNDERSTOOD) else 1)
+        sys.exit(2 if isinstance(error, USAGE_ERRORS) else 1)

@@ -1,4 +1,4 @@
-"""How far a long command is, on stderr: a bar at a terminal, plain lines elsewhere."""
+"""Progress on stderr: a bar on a terminal, plain lines elsewhere."""
 
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
@@ -11,15 +11,15 @@ from rich.console import Console
 from stopwise.progress import Progress
 from stopwise.reporting.wording import duration
 
-EVERY_SECONDS = 10.0
-EVERY_SHARE = 0.1
+LINE_SECONDS = 10.0  # between plain lines, or
+LINE_SHARE = 0.1  # of the work
 
 
 @contextmanager
-def show_progress(after: str = "") -> Generator[Progress]:
-    """Show progress on stderr; long work calls what this yields. Ctrl-C ends it with a sentence.
+def show_progress(after_interrupt: str = "") -> Generator[Progress]:
+    """Yield a callback that shows progress on stderr, and exit with a message on Ctrl-C.
 
-    ``after`` says what an interrupt has left.
+    ``after_interrupt`` is appended to that message, such as "Nothing was written."
     """
     console = Console(stderr=True)
     stage, bar = bars.TextColumn("{task.description}"), bars.BarColumn(bar_width=None)
@@ -30,22 +30,22 @@ def show_progress(after: str = "") -> Generator[Progress]:
         with shown if console.is_terminal else nullcontext():
             yield partial(report, shown)
     except KeyboardInterrupt:
-        typer.echo(f"stopwise: interrupted. {after}".rstrip(), err=True)
+        typer.echo(f"stopwise: interrupted. {after_interrupt}".rstrip(), err=True)
         raise typer.Exit(1) from None
 
 
 def report(shown: bars.Progress, stage: str, done: int, of: int) -> None:
-    """Show how much of a stage is done: where bars are disabled in a plain line, if it is time."""
+    """Update the bar of a stage, or print a plain line when one is due."""
     if not of:
         return
     task = next((task for task in shown.tasks if task.description == stage), None)
     if task is None:
-        # what an earlier command has done took no time now
+        # work stored by an earlier run took no time in this one
         shown.add_task(stage, total=of, completed=done, stored=done, written=0.0, share=-1.0)
         task = shown.tasks[-1]
     shown.update(task.id, completed=done, total=of)
     elapsed, share, last = task.elapsed or 0.0, done / of, task.fields
-    due = elapsed - last["written"] >= EVERY_SECONDS or share - last["share"] >= EVERY_SHARE
+    due = elapsed - last["written"] >= LINE_SECONDS or share - last["share"] >= LINE_SHARE
     if not shown.disable or last["share"] == 1.0 or not (due or done == of):
         return
     shown.update(task.id, written=elapsed, share=share)

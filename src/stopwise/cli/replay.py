@@ -1,4 +1,4 @@
-"""``stopwise replay``: what policies would have done with a log."""
+"""The command ``stopwise replay``."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stopwise.intervals import Interval
     from stopwise.logs.replay.results import CandidateResult, Replay
 
-FIELDS = {  # of a line, by heading
+FIELDS = {  # of a `CandidateResult`, by column
     "cost": "cost",
     "disagrees": "disagreement",
     "cost + disagrees": "cost_and_disagreement",
@@ -25,8 +25,8 @@ FIELDS = {  # of a line, by heading
     "as in log": "as_played",
 }
 SHARES = ("disagrees", "wrong", "as in log")
-NARROWEST = 80  # columns of a terminal in which a table fits
-MOST_UNBROKEN = 14  # characters of a name that are not broken where the terminal is narrow
+MIN_WIDTH = 80  # characters; on narrower terminals the table is wider than the screen
+MAX_UNBROKEN = 14  # characters of a name that are not wrapped on a narrow terminal
 
 
 @reads_log
@@ -36,8 +36,8 @@ def replay(
         list[str] | None,
         typer.Option(
             metavar="NAME[:KEY=VALUE,…]|FILE",
-            help="A policy by name, with parameters if you like, or the file of a saved policy, "
-            "which continues from its saved state; may be repeated.",
+            help="A policy by name, with optional parameters, or the file of a saved policy, which "
+            "continues from its saved state; may be repeated.",
             show_default="uss-laplace, uss-anchor and uss-pd",
         ),
     ] = None,
@@ -46,17 +46,20 @@ def replay(
         typer.Option(
             min=0,
             metavar="N",
-            help="How many labels each policy may ask for; below 1, a share of disagreements.",
+            help="How many labels each policy may request; below 1, a share of disagreements.",
         ),
     ] = 0.0,
     answers: Annotated[
-        bool, typer.Option("--answers", help="Let policies see which arms have agreed so far.")
+        bool,
+        typer.Option(
+            "--answers", help="Let policies see which arms have agreed so far in a round."
+        ),
     ] = False,
     cost_weights: Annotated[
         str,
         typer.Option(
             metavar="W,W,…",
-            help="Create policies with the costs multiplied by each of these in turn. Results are "
+            help="Create policies with the costs multiplied by each of these factors. Results are "
             "at your own costs.",
         ),
     ] = "",
@@ -66,7 +69,7 @@ def replay(
             min=0,
             max=1,
             metavar="E",
-            help="Recommend only what is wrong in at most this share of rounds; needs labels.",
+            help="Recommend only options with at most this error rate; requires labels.",
         ),
     ] = None,
     budget: Annotated[
@@ -74,31 +77,31 @@ def replay(
         typer.Option(
             min=0,
             metavar="C",
-            help="Recommend only what costs at most this much a round on average, in the unit of "
+            help="Recommend only options with at most this mean cost per round, in the unit of "
             "--costs or --prices.",
         ),
     ] = None,
 ) -> None:
-    r"""Find out what policies would have done with a log.
+    r"""Replay policies on a log of past rounds, and compare them with fixed depths.
 
     Each policy plays the log from the first round to the last: it decides, sees the outputs of the
-    arms as deep as it went, and learns. Every fixed depth is evaluated beside them. Where the log
-    ends before a policy would have, the round is counted as not evaluated.
+    arms up to its stop, and learns. A round whose log ends before the stop is counted as not
+    evaluated.
 
         stopwise replay visits.parquet --costs 0.01,0.24,0.25
 
         stopwise replay visits.parquet --costs 0.01,0.24,0.25 \
             --policy uss-pd:sigma=0.2 --policy thompson:scale=0.5
 
-    With a hundred labels of the log, asked for by the policies, and agreement of the arms so far:
+    With 100 labels of the log for each policy, and the agreement of the arms so far as context:
 
         stopwise replay visits.parquet --costs 0.01,0.24,0.25 --labels 100 --answers
 
-    To repeat a live run, decision for decision, give the policy that was saved before it:
+    To repeat a live run decision by decision, use the policy that was saved before it:
 
         stopwise replay live.jsonl --costs 0.01,0.24,0.25 --policy before.stopwise
 
-    For each hospital on its own; or for answers that are wrong in 5 % at most, or cost 4 € at most:
+    For each hospital separately; for an error rate of at most 5 %; for a cost of at most 4 €:
 
         stopwise replay visits.parquet --costs 0.01,0.24,0.25 --by hospital
 
@@ -117,9 +120,9 @@ def replay(
 
     folder, console = read.folder("replay"), Console(stderr=read.json)
     with show_progress("Nothing was written.") as progress:
-        opened, cascade = read.open([name for name in policy or () if Path(name).is_file()])
-        found = run(
-            opened,
+        log, cascade = read.open([name for name in policy or () if Path(name).is_file()])
+        result = run(
+            log,
             cascade,
             policy or CANDIDATES,
             out=folder,
@@ -136,103 +139,105 @@ def replay(
             progress=progress,
         )
     if read.json:
-        sys.stdout.write(found.to_json().decode())
+        sys.stdout.write(result.to_json().decode())
         sys.stdout.flush()
     else:
         console.print()
-        for note in found.notes:
+        for note in result.notes:
             style = "bold yellow" if note.startswith("Warning: ") else None
             console.print(note, markup=False, highlight=False, style=style)
-        for arm, name in enumerate(found.arms):
-            words = f"Answers of {name}: {found.answers.summary(arm)}"
-            console.print(words, markup=False, highlight=False, style="dim")
-        for name, words in found.columns.items():
-            if words != UNCHANGED:
-                console.print(f"{name}: {words}", markup=False, highlight=False, style="dim")
-        room, console.width = console.width, max(console.width, NARROWEST)
-        console.print(_table(found), crop=False)  # wider if need be: no number is cut
-        console.width = room
-        recommended = None if found.recommendation is None else found.recommendation.sentence
-        for sentence in found.sentences[len(found.notes) :]:
+        for arm, name in enumerate(result.arms):
+            counts = f"Answers of {name}: {result.answers.summary(arm)}"
+            console.print(counts, markup=False, highlight=False, style="dim")
+        for name, encoding in result.columns.items():
+            if encoding != UNCHANGED:
+                console.print(f"{name}: {encoding}", markup=False, highlight=False, style="dim")
+        width = console.width
+        console.width = max(width, MIN_WIDTH)
+        console.print(_table(result), crop=False)  # wider than the terminal rather than truncated
+        console.width = width
+        recommended = None if result.recommendation is None else result.recommendation.sentence
+        for sentence in result.sentences[len(result.notes) :]:
             style = "bold" if sentence == recommended else None
             console.print(sentence, markup=False, highlight=False, style=style)
         console.print()
-    where = f"Everything is in {folder / 'replay.json'}"
-    console.print(where, markup=False, highlight=False, soft_wrap=True)
+    console.print(
+        f"Results: {folder / 'replay.json'}", markup=False, highlight=False, soft_wrap=True
+    )
 
 
-def _table(found: "Replay") -> "Table":
+def _table(result: "Replay") -> "Table":
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    lines = (*found.policies, *found.fixed)
+    rows = (*result.policies, *result.fixed)
     columns = ["cost", "disagrees"]
-    columns += ["cost + disagrees"] if found.judged_by == "cost + disagreement" else []
-    columns += ["wrong", "total loss"] if found.labelled else []
-    columns += ["actual cost"] if any(one.money is not None for one in lines) else []
-    columns += ["as in log"] if any(one.as_played is not None for one in lines) else []
-    columns += ["rounds"] if not found.exact else []
-    cells = [[_cell(one, column, found) for column in columns] for one in lines]
+    columns += ["cost + disagrees"] if result.judged_by == "cost + disagreement" else []
+    columns += ["wrong", "total loss"] if result.labelled else []
+    columns += ["actual cost"] if any(row.money is not None for row in rows) else []
+    columns += ["as in log"] if any(row.as_played is not None for row in rows) else []
+    columns += ["rounds"] if not result.exact else []
+    cells = [[_cell(row, column, result) for column in columns] for row in rows]
 
-    caption = Text(_caption(found))
+    caption = Text(_caption(result))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, caption=caption)
-    longest = max(len(word) for one in lines for word in ("always", *one.name.split()))
-    table.add_column("", overflow="fold", min_width=min(longest, MOST_UNBROKEN))
-    shares = ["/".join(f"{100 * one.value:.0f}" for one in line.depths) for line in lines]
+    longest = max(len(word) for row in rows for word in ("always", *row.name.split()))
+    table.add_column("", overflow="fold", min_width=min(longest, MAX_UNBROKEN))
+    shares = ["/".join(f"{100 * share.value:.0f}" for share in row.depths) for row in rows]
     table.add_column("stops at (%)", justify="right", width=max(5, *map(len, shares)))
     for k, column in enumerate(columns):
-        heading = f"disagrees with {found.arms[-1]}" if column == "disagrees" else column
+        heading = f"disagrees with {result.arms[-1]}" if column == "disagrees" else column
         widest = max(len(line) for row in cells for line in row[k].plain.split("\n"))
-        widest = max(widest, *(min(len(word), MOST_UNBROKEN) for word in heading.split()))
+        widest = max(widest, *(min(len(word), MAX_UNBROKEN) for word in heading.split()))
         table.add_column(Text(heading, overflow="fold"), justify="right", width=widest)
-    for k, one in enumerate(lines):
-        fixed = k - len(found.policies)
-        name = Text(one.name if fixed < 0 else f"always {one.name}")
-        if fixed == found.best_fixed:
+    for k, row in enumerate(rows):
+        depth = k - len(result.policies)  # negative for policies
+        name = Text(row.name if depth < 0 else f"always {row.name}")
+        if depth == result.best_fixed:
             name.append("\nbest fixed", "dim")
-        if _is_recommended(one, fixed >= 0, found):
+        if _is_recommended(row, depth >= 0, result):
             name.append("\nrecommended", "bold")
-        stops = shares[k] if one.rounds else "–"
-        table.add_row(name, stops, *cells[k], end_section=fixed == -1)
+        stops = shares[k] if row.rounds else "–"
+        table.add_row(name, stops, *cells[k], end_section=depth == -1)
     return table
 
 
-def _is_recommended(one: "CandidateResult", fixed: bool, found: "Replay") -> bool:
-    chosen = found.recommendation
-    return chosen is not None and (chosen.name, chosen.kind == "fixed depth") == (one.name, fixed)
+def _is_recommended(row: "CandidateResult", fixed: bool, result: "Replay") -> bool:
+    chosen = result.recommendation
+    return chosen is not None and (chosen.name, chosen.kind == "fixed depth") == (row.name, fixed)
 
 
-def _cell(one: "CandidateResult", column: str, found: "Replay") -> "Text":
+def _cell(row: "CandidateResult", column: str, result: "Replay") -> "Text":
     from rich.text import Text
 
-    from stopwise.reporting.wording import number_and_reach
+    from stopwise.reporting.wording import number_and_margin
 
     if column == "rounds":
-        return Text(f"{one.rounds:,}\nof {found.rounds:,}")
-    known: Interval | None = getattr(one, FIELDS[column])
-    if known is None:
+        return Text(f"{row.rounds:,}\nof {result.rounds:,}")
+    estimate: Interval | None = getattr(row, FIELDS[column])
+    if estimate is None:
         return Text("–")
     scale, unit = (100, "%") if column in SHARES else (1, "")
-    shown = scale * known
-    off = max(shown.value - shown.low, shown.high - shown.value)
-    words, reach = number_and_reach(shown.value, off)
-    cell = Text(words + unit)
-    if off:
-        cell.append(f"\n±{reach}", "dim")
-    if "disagrees" in column and one.compared < one.rounds:
-        cell.append(f"\nof {one.compared:,}", "dim")
+    scaled = scale * estimate
+    half_width = max(scaled.value - scaled.low, scaled.high - scaled.value)
+    value, margin = number_and_margin(scaled.value, half_width)
+    cell = Text(value + unit)
+    if half_width:
+        cell.append(f"\n±{margin}", "dim")
+    if "disagrees" in column and row.compared < row.rounds:
+        cell.append(f"\nof {row.compared:,}", "dim")
     return cell
 
 
-def _caption(found: "Replay") -> str:
+def _caption(result: "Replay") -> str:
     from stopwise.reporting.wording import plural
 
-    labels = f", {found.labelled:,} with labels" if found.labelled and found.exact else ""
-    rest = "every decision could be looked up in the log"
-    if not found.exact:
-        rest = "numbers cover only rounds that can be evaluated, and are no totals"
-    rounds = plural(found.rounds, "round")
-    if found.weight != 1:
-        rest += f"; policies with weight {found.weight:g}, amounts at your own costs"
-    return f"{rounds}{labels}, stops at {'/'.join(found.arms)}; ± at 95 %; {rest}"
+    labels = f", {result.labelled:,} with labels" if result.labelled and result.exact else ""
+    note = "the log has the outcome of every decision"
+    if not result.exact:
+        note = "numbers cover only rounds that can be evaluated and are not totals"
+    rounds = plural(result.rounds, "round")
+    if result.weight != 1:
+        note += f"; policies with weight {result.weight:g}, amounts at your own costs"
+    return f"{rounds}{labels}, stops at {'/'.join(result.arms)}; ± at 95 %; {note}"

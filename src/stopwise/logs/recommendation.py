@@ -1,17 +1,17 @@
-"""Which policy or fixed depth to recommend: the rules, for `replay` and `diagnose` alike.
+"""Rules that recommend a policy or a fixed depth, shared by `replay` and `diagnose`.
 
 1. Budget: only options that cost at most the budget; if there are none, the cheapest.
-2. Target: of these, only options that are wrong at most so often; if there are none, the least
-   wrong.
-3. Loss: of these, the fixed depth and the policy with the least loss. The policy is recommended
+2. Target: of these, only options whose error rate is at most the target; if there are none, the
+   one with the lowest error rate.
+3. Loss: of these, the fixed depth and the policy with the lowest loss. The policy is recommended
    only if its loss is lower than that of the fixed depth by more than the uncertainty: the paired
-   interval of the difference excludes 0, at 95 % for all policies together, also those that the
-   limits exclude: which are left depends on the same rows.
+   interval of the difference excludes 0, at 95 % for all policies together. Policies that the
+   limits exclude count too, because the same rows decide which ones are excluded.
 
-If a policy and a fixed depth tie, the depth is recommended. Of tied depths it is the cheaper one,
-then the shallower; of tied policies the cheaper one, then the weight nearest to 1. Without labels,
-the loss is cost + disagreement, and `uss-anchor`, which is safe whichever arms are right, is the
-policy of rule 3 unless another has clearly less.
+If a policy and a fixed depth tie, the depth is recommended. Among tied depths the cheaper one wins,
+then the shallower; among tied policies the cheaper one, then the weight nearest to 1. Without
+labels, the loss is cost + disagreement, and `uss-anchor`, which is safe whichever arms are right,
+is the policy of rule 3 unless another policy is clearly better.
 """
 
 import math
@@ -26,16 +26,16 @@ from stopwise.reporting.wording import number, percent, plural
 Kind = Literal["fixed depth", "policy"]
 Cause = Literal["better", "not better", "only fixed depths", "only policies"]
 
-ROUNDING = 1e-9  # a mean may exceed a budget that equals it by this, relative, by rounding
-SAFE = "uss-anchor"
-MATTERS = 0.02  # the share of a loss below which a difference does not matter (heuristic)
+ROUNDING = 1e-9  # relative rounding error by which a mean may exceed an equal budget
+SAFE_POLICY = "uss-anchor"
+NEGLIGIBLE = 0.02  # differences below this share of the loss are ignored (heuristic)
 
 
 class Option(msgspec.Struct, frozen=True):
-    """What can be recommended: a fixed depth, or a policy with a weight of the costs.
+    """An option: a fixed depth, or a policy with a weight of the costs.
 
-    ``loss`` is what options are compared by; ``over_fixed`` is by how much that of a policy exceeds
-    that of each fixed depth, case by case. ``error`` is None where it is not known.
+    Options are compared by ``loss``; ``over_fixed`` is the paired difference between the loss of a
+    policy and that of each fixed depth. ``error`` is None if there are no labels.
     """
 
     kind: Kind
@@ -47,15 +47,15 @@ class Option(msgspec.Struct, frozen=True):
     weight: float = 1.0
 
     @property
-    def words(self) -> str:
-        """Return how it is called in a sentence."""
+    def label(self) -> str:
+        """Return the name used in sentences."""
         if self.kind == "fixed depth":
             return f"always {self.name}"
         return self.name if self.weight == 1 else f"{self.name} with weight {self.weight:g}"
 
 
 class Recommendation(msgspec.Struct, frozen=True):
-    """The one option to take, and why.
+    """The recommended option, and the reason.
 
     Attributes
     ----------
@@ -63,21 +63,21 @@ class Recommendation(msgspec.Struct, frozen=True):
     name : str
         Of the arm, or of the policy.
     weight : float
-        By which to multiply the costs when the policy is created.
+        Factor of the costs with which to create the policy.
     cost, error, loss
-        Of the option; ``loss`` is that by which options were compared.
+        Of the option; options were compared by ``loss``.
     cause : {"better", "not better", "only fixed depths", "only policies"}
-        The policy is better than the best fixed depth; no policy is; or the limits leave only one
-        kind.
+        The policy is better than the best fixed depth; no policy is; or the limits leave only
+        options of one kind.
     within_budget, reaches_target : bool or None
-        Whether the limits are kept; None where none was given.
+        Whether the option keeps the limits; None without a limit.
     instead_of : str or None
-        The best option of the other kind, in words.
+        The best option of the other kind, as named in sentences.
     advantage : Interval or None
-        By how much the loss of the policy is below that of the fixed depth; the interval is at 95 %
-        for all policies together.
+        The loss of the fixed depth minus that of the policy; the interval is at 95 % for all
+        policies together.
     sentence : str
-        The recommendation in words.
+        The recommendation as a sentence.
     """
 
     kind: Kind
@@ -104,29 +104,29 @@ def recommend(
     labelled: int = 0,
     first: str = "",
 ) -> Recommendation:
-    """Return what to take of every fixed depth and some policies.
+    """Recommend one of the fixed depths and policies.
 
-    ``loss`` names what they are compared by; ``labelled`` counts the cases by which it is known,
-    0 if it is cost + disagreement. ``first`` is what to do before deciding, in words.
+    ``loss`` names the criterion; ``labelled`` is the number of labelled rounds, 0 if the criterion
+    is cost + disagreement. ``first`` is an action to take before deciding, as text.
     """
     depths, rules = list(fixed), list(policies)
     within = reaches = None
     if budget is not None:
         affordable = budget * (1 + ROUNDING)
-        within = any(one.cost <= affordable for one in (*depths, *rules))
+        within = any(option.cost <= affordable for option in (*depths, *rules))
         if not within:
-            affordable = min(one.cost for one in (*depths, *rules))
-        depths = [one for one in depths if one.cost <= affordable]
-        rules = [one for one in rules if one.cost <= affordable]
+            affordable = min(option.cost for option in (*depths, *rules))
+        depths = [option for option in depths if option.cost <= affordable]
+        rules = [option for option in rules if option.cost <= affordable]
     if target_error is not None:
-        most = target_error
-        reaches = any(_error(one) <= most for one in (*depths, *rules))
+        target = target_error
+        reaches = any(_error(option) <= target for option in (*depths, *rules))
         if not reaches:
-            most = min(_error(one) for one in (*depths, *rules))
-        depths = [one for one in depths if _error(one) <= most]
-        rules = [one for one in rules if _error(one) <= most]
+            target = min(_error(option) for option in (*depths, *rules))
+        depths = [option for option in depths if _error(option) <= target]
+        rules = [option for option in rules if _error(option) <= target]
 
-    depth = min(depths, key=lambda one: (one.loss.value, one.cost), default=None)
+    depth = min(depths, key=lambda option: (option.loss.value, option.cost), default=None)
     rule = _best_policy(rules, labelled > 0)
     advantage = None
     cause: Cause = "only fixed depths" if rule is None else "only policies"
@@ -134,22 +134,22 @@ def recommend(
         advantage = _joint(rule.over_fixed[list(fixed).index(depth)], len(policies))
         cause = "better" if advantage.low > 0 else "not better"
     chosen, other = (rule, depth) if cause in ("better", "only policies") else (depth, rule)
-    assert chosen is not None  # some option costs least, and one of those is wrong least
+    assert chosen is not None  # each filter keeps at least its minimum
     kept = Limits(budget if within else None, target_error if reaches else None)
     if within is False:
-        nothing = f"nothing here {Limits(budget, None).singular}"
-        reason = f"{nothing}, and it costs least, {number(chosen.cost)}"
+        reason = f"no option {Limits(budget, None).singular}, and it is the cheapest at "
+        reason += number(chosen.cost)
     elif reaches is False:
-        among = "" if budget is None else f" that {kept.singular}"
-        nothing = f"nothing here{among} {Limits(None, target_error).singular}"
-        reason = f"{nothing}, and it is wrong least, in {percent(_error(chosen))}"
+        affordable_only = "" if budget is None else f" that {kept.singular}"
+        reason = f"no option{affordable_only} {Limits(None, target_error).singular}, and it has "
+        reason += f"the lowest error rate, {percent(_error(chosen))}"
     else:
         reason = _reason(cause, chosen, other, advantage, loss, labelled, kept)
         if cause == "not better" and (more := _more_labels(advantage, chosen, labelled)):
             reason += f"; about {more:,} more labelled rounds would settle it"
-    sentence = f"Recommended: {chosen.words}; {reason}."
+    sentence = f"Recommended: {chosen.label}; {reason}."
     if first:
-        sentence = f"Recommended: {first}; until then {chosen.words} ({reason})."
+        sentence = f"Recommended: {first}; until then {chosen.label} ({reason})."
     return Recommendation(
         kind=chosen.kind,
         name=chosen.name,
@@ -160,74 +160,74 @@ def recommend(
         cause=cause,
         within_budget=within,
         reaches_target=reaches,
-        instead_of=None if other is None else other.words,
+        instead_of=None if other is None else other.label,
         advantage=advantage,
         sentence=sentence,
     )
 
 
-def _error(one: Option) -> float:
-    return math.inf if one.error is None else one.error.value
+def _error(option: Option) -> float:
+    return math.inf if option.error is None else option.error.value
 
 
 def _best_policy(rules: Sequence[Option], labelled: bool) -> Option | None:
-    def order(one: Option) -> tuple[float, float, float]:
-        return one.loss.value, one.cost, abs(math.log(one.weight))
+    def order(option: Option) -> tuple[float, float, float]:
+        return option.loss.value, option.cost, abs(math.log(option.weight))
 
     best = min(rules, key=order, default=None)
     if best is None or labelled:
         return best
     safe = [
-        one
-        for one in rules
-        if one.name.partition(":")[0] == SAFE
-        and one.loss.low <= best.loss.high
-        and one.over_fixed[-1].low <= 0  # else it has learned too little to be safe yet
+        option
+        for option in rules
+        if option.name.partition(":")[0] == SAFE_POLICY
+        and option.loss.low <= best.loss.high
+        and option.over_fixed[-1].low <= 0  # otherwise it has not learned enough to be safe
     ]
     return min(safe, key=order, default=best)
 
 
-def _joint(more: Interval, policies: int) -> Interval:
-    """Return an advantage, with an interval that holds for all policies together (Bonferroni)."""
+def _joint(extra_loss: Interval, policies: int) -> Interval:
+    """Return an advantage with an interval that holds for all policies together (Bonferroni)."""
     wider = NORMAL.inv_cdf(1 - 0.025 / policies) / Z95
-    return (-more).stretched(wider)
+    return (-extra_loss).stretched(wider)
 
 
 def _more_labels(advantage: Interval | None, depth: Option, labelled: int) -> int:
-    """Return how many more cases would make the interval of an advantage exclude 0.
+    """Return how many more labelled rounds would make the interval of an advantage exclude 0.
 
-    Its width falls as 1/√n. Zero for an advantage that does not matter, and for none.
+    The width of the interval falls as 1/√n. Zero if the advantage is negligible or None.
     """
-    if advantage is None or advantage.value <= MATTERS * depth.loss.value:
+    if advantage is None or advantage.value <= NEGLIGIBLE * depth.loss.value:
         return 0
     reach = (advantage.value - advantage.low) / advantage.value
     more = labelled * (reach**2 - 1)
-    return math.ceil(float(f"{more:.2g}"))  # about
+    return math.ceil(float(f"{more:.2g}"))  # two digits: it is an estimate
 
 
 class Limits(NamedTuple):
-    """The limits that were given, in words."""
+    """The budget and the target, as text."""
 
     budget: float | None
     target_error: float | None
 
     @property
     def singular(self) -> str:
-        """Return what one option does."""
-        return self._words("costs", "is wrong")
+        """Return the limits after a singular subject."""
+        return self._text("costs", "is wrong")
 
     @property
     def plural(self) -> str:
-        """Return what several options do."""
-        return self._words("cost", "are wrong")
+        """Return the limits after a plural subject."""
+        return self._text("cost", "are wrong")
 
-    def _words(self, costs: str, errs: str) -> str:
-        words = (
-            [f"{costs} at most {number(self.budget)} a round"] if self.budget is not None else []
-        )
+    def _text(self, costs: str, errs: str) -> str:
+        limits: list[str] = []
+        if self.budget is not None:
+            limits.append(f"{costs} at most {number(self.budget)} a round")
         if self.target_error is not None:
-            words.append(f"{errs} in at most {percent(self.target_error)}")
-        return " and ".join(words)
+            limits.append(f"{errs} in at most {percent(self.target_error)}")
+        return " and ".join(limits)
 
 
 def _reason(
@@ -239,23 +239,23 @@ def _reason(
     labelled: int,
     limits: Limits,
 ) -> str:
-    mine = f"its {loss} is {number(chosen.loss.value)} a round"
-    mine += f" in {plural(labelled, 'labelled round')}" if labelled else ""
+    own = f"its {loss} is {number(chosen.loss.value)} a round"
+    own += f" in {plural(labelled, 'labelled round')}" if labelled else ""
     if other is None or advantage is None:
-        others = "policy here" if cause == "only fixed depths" else "fixed depth"
-        return f"no {others} {limits.singular}" if limits.singular else mine
+        others = "policy" if cause == "only fixed depths" else "fixed depth"
+        return f"no {others} {limits.singular}" if limits.singular else own
     among = f" of those that {limits.plural}" if limits.plural else ""
     value, low, high = advantage.value, advantage.low, advantage.high
     if cause == "better":
         by = f"{number(value)} ({number(low)} to {number(high)})"
-        return f"{mine}, {by} lower than that of {other.words}, the best fixed depth{among}"
-    far = f"{_signed(low)} to {_signed(high)}"
+        return f"{own}, {by} lower than that of {other.label}, the best fixed depth{among}"
+    interval = f"{_signed(low)} to {_signed(high)}"
     if high <= 0:  # clearly worse
-        far = f"{number(-high)} to {number(-low)}"
-    difference = f"{_signed(value)} ({far})" if low < high else _signed(value)
-    theirs = f"that of {other.words}, the best policy{among}, is {difference}"
+        interval = f"{number(-high)} to {number(-low)}"
+    difference = f"{_signed(value)} ({interval})" if low < high else _signed(value)
+    best = f"that of {other.label}, the best policy{among}, is {difference}"
     by = " by more than the uncertainty" if high > 0 else ""
-    return f"no policy here is better{by}: {mine}, and {theirs}"
+    return f"no policy here is better{by}: {own}, and {best}"
 
 
 def _signed(advantage: float) -> str:

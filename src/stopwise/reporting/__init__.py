@@ -1,1 +1,1 @@
-"""What every report of Stopwise shares: its looks, its words, its figures, its files."""
+"""Shared parts of reports: pages, figures, tables and number formats."""

@@ -1,4 +1,4 @@
-"""How figures look, and how they become files."""
+"""The style of figures, and their rendering to files."""
 
 import io
 import warnings
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple, TypeAlias
 from stopwise.errors import MissingPackageError
 from stopwise.reporting.elements import Picture
 
-# matplotlib's stubs leave half of every method unknown, and it is loaded late: it is slow.
+# matplotlib is imported on first use, because it is slow, and its stubs are incomplete.
 Figure: TypeAlias = Any
 Axes: TypeAlias = Any
 
-# Colours that stay apart for colour-blind readers (after Okabe and Ito), and marks that differ too.
+# Colours that colour-blind readers can distinguish (after Okabe and Ito), and distinct markers.
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKS = "os^Dv<"
-STYLE: Any = {  # whose keys matplotlib lists as literals
+STYLE: Any = {  # Any: matplotlib types the keys as literals
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -25,17 +25,17 @@ STYLE: Any = {  # whose keys matplotlib lists as literals
     "lines.linewidth": 1.3,
     "lines.markersize": 4,
     "legend.frameon": False,
-    "svg.hashsalt": "stopwise",  # else the names of clip paths change from run to run
-    "svg.fonttype": "path",  # letters as outlines: no font need be installed
+    "svg.hashsalt": "stopwise",  # otherwise the names of clip paths change between runs
+    "svg.fonttype": "path",  # text as outlines, so that no font is required
     "savefig.facecolor": "white",
 }
 
 
 def panels(rows: int, columns: int, width: float = 3.1, height: float = 2.5) -> Figure:
-    """Return an empty figure of panels in rows and columns."""
-    from matplotlib.figure import Figure as Empty
+    """Return an empty figure with a grid of panels."""
+    from matplotlib.figure import Figure as MatplotlibFigure
 
-    figure: Figure = Empty(
+    figure: Figure = MatplotlibFigure(
         figsize=(width * columns + 0.4, height * rows + 0.7), layout="constrained"
     )
     figure.subplots(rows, columns, squeeze=False)
@@ -43,14 +43,14 @@ def panels(rows: int, columns: int, width: float = 3.1, height: float = 2.5) -> 
 
 
 class FigureFiles(NamedTuple):
-    """A picture as files."""
+    """A figure as SVG and PNG."""
 
     svg: bytes
     png: bytes
 
 
 def need_matplotlib(extra: str) -> None:
-    """Raise `MissingPackageError` where figures cannot be drawn, naming the extra to install."""
+    """Raise `MissingPackageError` if matplotlib is missing, naming the extra to install."""
     try:
         import_module("matplotlib")
     except ImportError as error:
@@ -58,16 +58,16 @@ def need_matplotlib(extra: str) -> None:
 
 
 def draw(picture: Picture) -> FigureFiles:
-    """Draw a picture in the house style, whatever the user's own is.
+    """Draw a picture in the style of Stopwise, ignoring the user's matplotlib settings.
 
-    The same picture gives the same bytes, and looks the same everywhere.
+    The same picture gives the same bytes.
     """
     matplotlib: Any = import_module("matplotlib")
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
-        # a letter that no font has is drawn as a box; nobody can act on a warning
+        # a missing glyph is drawn as a box; the warning is not actionable
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure: Any = picture.draw()
-        # found once for both formats: it is most of what saving would cost
+        # compute the layout once for both formats: it takes most of the time
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
         svg, png = io.BytesIO(), io.BytesIO()
@@ -77,16 +77,16 @@ def draw(picture: Picture) -> FigureFiles:
 
 
 def start_at_zero(axes: Axes) -> None:
-    """Start the axis at zero and include all that is drawn, with its intervals."""
+    """Start the y axis at zero and include everything drawn."""
     axes.set_ylim(0, 1.05 * float(axes.dataLim.y1) or 1.0)
 
 
 def legend_below(figure: Figure) -> None:
-    """Put one legend for all panels under them."""
+    """Put one legend for all panels below them."""
     entries: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    # about 1.3 inches an entry: a legend wider than its figure would be cut off
+    # about 1.3 inches per entry: a legend wider than the figure would be clipped
     columns = max(1, min(len(entries), int(figure.get_figwidth() / 1.3)))
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns)

@@ -1,4 +1,4 @@
-"""What a report is made of: tables and pictures, as plain values."""
+"""Tables and pictures of a report."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from stopwise.reporting.wording import NOTHING, Value
 
 
 class Table(msgspec.Struct, frozen=True):
-    """A table of the report; ``rows`` have a value for each of ``columns``."""
+    """A table; each of the ``rows`` has a value for each of the ``columns``."""
 
     name: str
     title: str
@@ -19,7 +19,7 @@ class Table(msgspec.Struct, frozen=True):
 
     @property
     def numeric(self) -> list[bool]:
-        """Which columns hold numbers only, to be set flush right."""
+        """Whether each column has only numbers, which are right-aligned."""
         return [
             all(not isinstance(row[k], str) or row[k] == NOTHING for row in self.rows)
             for k in range(len(self.columns))
@@ -27,7 +27,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """A figure of the report, drawn when it is needed; ``alt`` describes it in words."""
+    """A figure, drawn on demand; ``alt`` is its text description."""
 
     name: str
     title: str

@@ -1,7 +1,7 @@
-"""Pages in HTML: templates, the style sheet, and the little markup that texts may have.
+"""HTML pages: templates, the style sheet, and inline markup.
 
-A report is one file: pictures inside, no script, nothing fetched. Its template extends
-``templates/page.html`` and uses the macros of ``templates/macros.html``.
+A report is one self-contained file: inline pictures, no scripts, no network requests. Its template
+extends ``templates/page.html`` and uses the macros of ``templates/macros.html``.
 """
 
 import re
@@ -15,8 +15,8 @@ from typing import Any
 from stopwise.errors import MissingPackageError
 from stopwise.reporting import wording
 
-HERE = Path(__file__).parent
-# `code` and *emphasis*; an asterisk between letters or digits, as in 2*3*4, is neither.
+FOLDER = Path(__file__).parent
+# `code` and *emphasis*; an asterisk between letters or digits, as in 2*3*4, is literal.
 INLINE = re.compile(r"`(?P<code>[^`]+)`|(?<![\w*])\*(?=\S)(?P<em>[^*]+)(?<=\S)\*(?![\w*])")
 FILTERS = (
     wording.count,
@@ -33,24 +33,24 @@ FILTERS = (
 
 @lru_cache(maxsize=1)
 def style() -> str:
-    """Return the style sheet that all pages share."""
-    return (HERE / "style.css").read_text("utf-8")
+    """Return the style sheet of all pages."""
+    return (FOLDER / "style.css").read_text("utf-8")
 
 
 @lru_cache(maxsize=8)
 def environment(folder: Path) -> Any:
-    """Return the Jinja environment for a folder of templates and those that all pages share.
+    """Return the Jinja environment for a folder of templates and the shared ones.
 
-    It escapes everything but markup. Filters: the functions of `stopwise.reporting.wording`,
-    and ``inline``, ``paragraphs``, ``data_url``. Without jinja2: `MissingPackageError`.
+    Values are escaped. Filters: the functions of `stopwise.reporting.wording`, and ``inline``,
+    ``paragraphs`` and ``data_url``. Raises `MissingPackageError` without jinja2.
     """
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
         from markupsafe import Markup
     except ImportError as error:
-        raise MissingPackageError.of("a page", "jinja2", "logs") from error
-    templates: Any = Environment(  # its own types are incomplete
-        loader=FileSystemLoader([folder, HERE / "templates"]),
+        raise MissingPackageError.of("writing a page", "jinja2", "logs") from error
+    templates: Any = Environment(  # Any: its types are incomplete
+        loader=FileSystemLoader([folder, FOLDER / "templates"]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -68,12 +68,12 @@ def environment(folder: Path) -> Any:
 
 
 def render(folder: Path, template: str, **values: Any) -> str:
-    """Return a page from a template of a folder; it may use those of ``reporting/templates``."""
+    """Render a template of a folder; it may use those of ``reporting/templates``."""
     return environment(folder).get_template(template).render(values)
 
 
 def inline(text: str) -> str:
-    """Return a text as HTML: code and emphasis are set, everything is escaped.
+    """Return a text as escaped HTML, with code and emphasis marked up.
 
     Examples
     --------
@@ -86,11 +86,11 @@ def inline(text: str) -> str:
         tag = match.lastgroup
         parts += [escape(text[end : match.start()]), f"<{tag}>{escape(match[tag or 0])}</{tag}>"]
         end = match.end()
-    return "".join([*parts, escape(text[end:])]).replace(" ± ", "\u00a0±\u00a0")  # on one line
+    return "".join([*parts, escape(text[end:])]).replace(" ± ", "\u00a0±\u00a0")  # no line breaks
 
 
 def paragraphs(text: str) -> str:
-    r"""Return a text as paragraphs, which blank lines divide.
+    r"""Return a text as HTML paragraphs, separated by blank lines.
 
     Examples
     --------
@@ -102,5 +102,5 @@ def paragraphs(text: str) -> str:
 
 
 def data_url(svg: bytes) -> str:
-    """Return a picture as an address that holds it."""
+    """Return an SVG picture as a data URL."""
     return f"data:image/svg+xml;base64,{b64encode(svg).decode()}"

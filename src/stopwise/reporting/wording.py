@@ -1,4 +1,4 @@
-"""How numbers, times, names and lists are written: in reports, on pages, in messages."""
+"""Format numbers, times, names and lists for reports, pages and messages."""
 
 import math
 from collections.abc import Sequence
@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from stopwise.text import shorten
 
-if TYPE_CHECKING:  # it loads numpy, which the command line can do without
+if TYPE_CHECKING:  # it imports numpy, which would slow down the command line
     from stopwise.intervals import Interval
 
 Value: TypeAlias = "str | float | int | Interval"
 
 NOTHING = "–"
 PERCENT = "\u00a0%"  # no line breaks before the sign
-ROUNDING = 1e-12  # anything smaller is rounding error, written as 0
+ROUNDING = 1e-12  # smaller numbers are rounding errors, written as 0
 MAX_DECIMALS = 6
-MAX_NAME_LENGTH = 40  # letters of a name in a sentence
+MAX_NAME_LENGTH = 40  # characters of a name in a sentence
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -25,12 +25,12 @@ def count(n: int) -> str:
 
 
 def plural(n: int, noun: str, nouns: str = "") -> str:
-    """Write how many there are of something: 1 round, 1,200 rounds, 2 entries."""
+    """Write a count with its noun: 1 round, 1,200 rounds, 2 entries."""
     return f"{count(n)} {noun if n == 1 else nouns or f'{noun}s'}"
 
 
 def number(x: float, digits: int = 3) -> str:
-    """Write a number with ``digits`` significant digits, or with all before the decimal point."""
+    """Write a number with ``digits`` significant digits, or more to keep its whole part."""
     if not math.isfinite(x):
         return NOTHING
     if abs(x) < ROUNDING:
@@ -56,48 +56,48 @@ def percent(share: float) -> str:
 
 
 def percent_interval(share: "Interval") -> str:
-    """Write a share with its interval, with the decimals that the interval leaves certain."""
-    value, ends = percent_and_ends(share)
-    return f"{value} ({ends})" if ends else value
+    """Write a share with its interval, rounded to the precision of the interval."""
+    value, limits = percent_and_limits(share)
+    return f"{value} ({limits})" if limits else value
 
 
-def percent_and_ends(share: "Interval") -> tuple[str, str]:
-    """Write a share, and the ends of its interval: "6.1 %" and "5.8 to 6.4" ("" if certain)."""
+def percent_and_limits(share: "Interval") -> tuple[str, str]:
+    """Write a share and its interval: "6.1 %" and "5.8 to 6.4" ("" if it has no width)."""
     if share.low == share.high:
         return percent(share.value), ""
-    reach = 50 * (share.high - share.low)  # in percentage points
-    decimals = 0 if reach >= 2 else 1 if reach >= 0.1 else 2
+    margin = 50 * (share.high - share.low)  # in percentage points
+    decimals = 0 if margin >= 2 else 1 if margin >= 0.1 else 2
     low, high = _fixed(100 * share.low, decimals), _fixed(100 * share.high, decimals)
     return _fixed(100 * share.value, decimals) + PERCENT, f"{low} to {high}"
 
 
 def number_interval(interval: "Interval") -> str:
-    """Write a number with its interval, with the digits that the interval leaves certain."""
+    """Write a number with its interval, rounded to the precision of the interval."""
     mean, low, high = interval.value, interval.low, interval.high
-    reach = (high - low) / 2
-    if not (math.isfinite(mean) and math.isfinite(reach)):
+    margin = (high - low) / 2
+    if not (math.isfinite(mean) and math.isfinite(margin)):
         return number(mean, 4)
-    certain = reach <= ROUNDING * max(1.0, abs(mean))
-    if not certain and abs((high + low) / 2 - mean) > 0.01 * reach:  # ± would mislead
-        decimals = _decimals(reach)
+    certain = margin <= ROUNDING * max(1.0, abs(mean))
+    if not certain and abs((high + low) / 2 - mean) > 0.01 * margin:  # ± would mislead
+        decimals = _decimals(margin)
         if decimals <= MAX_DECIMALS:
-            ends = _fixed(low, decimals), _fixed(high, decimals)
-            return f"{_fixed(mean, decimals)} [{ends[0]}, {ends[1]}]"
-    return " ± ".join(number_and_reach(mean, reach))
+            limits = f"[{_fixed(low, decimals)}, {_fixed(high, decimals)}]"
+            return f"{_fixed(mean, decimals)} {limits}"
+    return " ± ".join(number_and_margin(mean, margin))
 
 
-def number_and_reach(value: float, reach: float) -> tuple[str, str]:
-    """Write a number and how far its interval reaches to both sides, with the digits certain."""
-    if reach <= ROUNDING * max(1.0, abs(value)):
+def number_and_margin(value: float, margin: float) -> tuple[str, str]:
+    """Write a number and its margin of error, rounded to the precision of the margin."""
+    if margin <= ROUNDING * max(1.0, abs(value)):
         return number(value, 4), "0"
-    decimals = _decimals(reach)
+    decimals = _decimals(margin)
     if decimals > MAX_DECIMALS:
-        return _minus(f"{value:.3g}"), f"{reach:.2g}"
-    return _fixed(value, decimals), _fixed(reach, decimals)
+        return _minus(f"{value:.3g}"), f"{margin:.2g}"
+    return _fixed(value, decimals), _fixed(margin, decimals)
 
 
 def format_value(value: Value) -> str:
-    """Write a cell of a table."""
+    """Write the value of a table cell."""
     match value:
         case str():
             return value
@@ -115,11 +115,12 @@ def duration(seconds: float, parts: int = 2) -> str:
     """Write a time span in its largest units: 7.4 s, 2 min, 1 min 1 s, 2 h 2 min."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
-    rest, counts = round(seconds), list[tuple[int, str]]()
+    remaining = round(seconds)
+    counts: list[tuple[int, str]] = []
     for size, unit in UNITS:
-        if rest >= size or counts:
-            counts.append((rest // size, unit))
-            rest %= size
+        if remaining >= size or counts:
+            counts.append((remaining // size, unit))
+            remaining %= size
     counts = counts[:parts]
     while counts[-1][0] == 0:
         counts.pop()
@@ -127,28 +128,28 @@ def duration(seconds: float, parts: int = 2) -> str:
 
 
 def join_list(words: Sequence[str]) -> str:
-    """Join words as a sentence does: a, b and c."""
+    """Join words for a sentence: a, b and c."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def plain(name: str) -> str:
-    """Return a name on one line, with only characters that can be printed."""
+    """Return a name on one line, with printable characters only."""
     return " ".join("".join(c if c.isprintable() else " " for c in name).split())
 
 
 def short(name: str, longest: int = MAX_NAME_LENGTH) -> str:
-    """Return a name on one line, cut if it is too long."""
+    """Return a name on one line, truncated to ``longest`` characters."""
     return shorten(plain(name), longest)
 
 
 def code(name: str, longest: int = MAX_NAME_LENGTH) -> str:
-    """Return a name as code, in the markup that pages take."""
+    """Return a name as inline code, in the markup of `pages.inline`."""
     return f"`{short(name, longest).replace('`', chr(39)) or '?'}`"
 
 
-def _decimals(reach: float) -> int:
-    """Return the decimals that show two digits of the reach of an interval."""
-    return max(0, 1 - math.floor(math.log10(reach)))
+def _decimals(margin: float) -> int:
+    """Return the number of decimals that show two significant digits of a margin."""
+    return max(0, 1 - math.floor(math.log10(margin)))
 
 
 def _fixed(x: float, decimals: int) -> str:

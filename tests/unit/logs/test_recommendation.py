@@ -1,4 +1,4 @@
-"""The rules of the recommendation, as a table of cases."""
+"""The rules of the recommendation."""
 
 from typing import Any
 
@@ -28,8 +28,8 @@ FIXED = [depth("history", 0.01, 0.20), depth("glucose", 0.07, 0.10), depth("insu
 def policy(
     name: str, cost: float, error: float, reach: float = 0.01, weight: float = 1.0
 ) -> Option:
-    """Return a policy whose advantage over each fixed depth is known to within ``reach``."""
-    over = tuple(about(cost + error - one.loss.value, reach) for one in FIXED)
+    """Return a policy whose advantage over each fixed depth has a margin of error ``reach``."""
+    over = tuple(about(cost + error - option.loss.value, reach) for option in FIXED)
     return Option("policy", name, cost, exactly(error), about(cost + error, reach), over, weight)
 
 
@@ -40,7 +40,7 @@ DEEP = policy("deep", 0.14, 0.015)
 @pytest.mark.parametrize(
     ("policies", "limits", "chosen", "cause", "kept"),
     [
-        # the loss: a policy only if its advantage exceeds the uncertainty
+        # loss: a policy only if its advantage exceeds the uncertainty
         ([GOOD], {}, "good", "better", (None, None)),
         ([SAME], {}, "always glucose", "not better", (None, None)),
         ([WORSE], {}, "always glucose", "not better", (None, None)),
@@ -53,7 +53,7 @@ DEEP = policy("deep", 0.14, 0.015)
         ),
         ([WORSE, GOOD, SAME], {}, "good", "better", (None, None)),
         ([], {}, "always glucose", "only fixed depths", (None, None)),
-        # a budget comes first
+        # the budget takes precedence
         ([GOOD], {"budget": 0.1}, "good", "better", (True, None)),
         ([GOOD], {"budget": 0.08}, "good", "better", (True, None)),
         ([GOOD], {"budget": 0.07}, "always glucose", "only fixed depths", (True, None)),
@@ -65,7 +65,7 @@ DEEP = policy("deep", 0.14, 0.015)
         ([GOOD, DEEP], {"target_error": 0.03}, "deep", "better", (None, True)),
         ([GOOD, DEEP], {"target_error": 0.018}, "deep", "only policies", (None, True)),
         ([GOOD], {"target_error": 0.001}, "always insulin", "only fixed depths", (None, False)),
-        # both: the budget is never exceeded for the target
+        # both: the budget is never exceeded to meet the target
         ([GOOD], {"budget": 0.1, "target_error": 0.05}, "good", "only policies", (True, True)),
         ([GOOD], {"budget": 0.1, "target_error": 0.01}, "good", "only policies", (True, False)),
         (
@@ -91,7 +91,7 @@ DEEP = policy("deep", 0.14, 0.015)
             (None, None),
         ),
         ([policy("good", 0.08, 0.04, weight=2)], {}, "good with weight 2", "better", (None, None)),
-        # a policy that does what a fixed depth does
+        # a policy that equals a fixed depth
         ([policy("same", 0.07, 0.1, reach=0)], {}, "always glucose", "not better", (None, None)),
     ],
 )
@@ -102,19 +102,19 @@ def test_the_rules(
     cause: str,
     kept: tuple[bool | None, bool | None],
 ) -> None:
-    found = recommend(FIXED, policies, loss="total loss", labelled=600, **limits)
-    assert found.sentence.startswith(f"Recommended: {chosen}; ")
-    assert (found.cause, found.within_budget, found.reaches_target) == (cause, *kept)
-    assert ("no policy here is better" in found.sentence) == (cause == "not better")
-    assert found.sentence.endswith(".")
+    result = recommend(FIXED, policies, loss="total loss", labelled=600, **limits)
+    assert result.sentence.startswith(f"Recommended: {chosen}; ")
+    assert (result.cause, result.within_budget, result.reaches_target) == (cause, *kept)
+    assert ("no policy here is better" in result.sentence) == (cause == "not better")
+    assert result.sentence.endswith(".")
 
 
 def test_the_interval_holds_for_all_policies_together() -> None:
-    """By Bonferroni: of ten equal policies the best of the sample is not taken for better."""
-    one = policy("one", 0.08, 0.077)
-    assert one.over_fixed[1].high < 0
-    assert recommend(FIXED, [one], loss="total loss").kind == "policy"
-    ten = recommend(FIXED, [one, *[WORSE] * 9], loss="total loss")
+    """By Bonferroni, the luckiest of ten equal policies does not count as better."""
+    best = policy("best", 0.08, 0.077)
+    assert best.over_fixed[1].high < 0
+    assert recommend(FIXED, [best], loss="total loss").kind == "policy"
+    ten = recommend(FIXED, [best, *[WORSE] * 9], loss="total loss")
     assert ten.kind == "fixed depth"
     assert ten.advantage is not None
     wider = NORMAL.inv_cdf(1 - 0.025 / 10) / Z95
@@ -123,21 +123,21 @@ def test_the_interval_holds_for_all_policies_together() -> None:
 
 @pytest.mark.parametrize("limit", [{"budget": 0.1}, {"target_error": 0.1}])
 def test_policies_that_a_limit_excludes_count_for_the_interval(limit: dict[str, Any]) -> None:
-    """A limit on what was observed leaves the policies that were lucky."""
-    one, unlucky = policy("one", 0.08, 0.077), policy("unlucky", 0.2, 0.2)
-    assert recommend(FIXED, [one], loss="total loss", **limit).kind == "policy"
-    ten = recommend(FIXED, [one, *[unlucky] * 9], loss="total loss", **limit)
+    """A limit on observed results favours lucky policies."""
+    lucky, unlucky = policy("lucky", 0.08, 0.077), policy("unlucky", 0.2, 0.2)
+    assert recommend(FIXED, [lucky], loss="total loss", **limit).kind == "policy"
+    ten = recommend(FIXED, [lucky, *[unlucky] * 9], loss="total loss", **limit)
     assert ten.kind == "fixed depth"
     assert ten.advantage is not None
     wider = NORMAL.inv_cdf(1 - 0.025 / 10) / Z95
     assert ten.advantage.high - ten.advantage.value == pytest.approx(0.01 * wider)
 
 
-def test_of_ten_equal_policies_the_lucky_one_is_rarely_called_better() -> None:
-    """Equal losses, and a target that few policies reach: at most one false "better" in twenty.
+def test_the_luckiest_of_ten_equal_policies_is_rarely_called_better() -> None:
+    """With equal losses and a target that few policies meet, at most 5 % are false "better".
 
-    The rate is 3 % of 1,000 logs. With the limit's survivors counted only, it is 10 %: more than
-    18 of 300 then with 99 % probability.
+    The rate is 3 % of 1,000 logs. If only the policies that meet the target counted, it would be
+    10 %, which exceeds 18 of 300 with probability 99 %.
     """
     random, n, false = np.random.default_rng(0), 1000, 0
     for _ in range(300):
@@ -149,33 +149,36 @@ def test_of_ten_equal_policies_the_lucky_one_is_rarely_called_better() -> None:
             over = (normal_mean(wrong - fixed - 0.02),)
             options.append(Option("policy", "p", 0.0, normal_mean(wrong), normal_mean(wrong), over))
         target = max(float(fixed.mean()), 0.0855)
-        found = recommend([always], options, loss="loss", target_error=target, labelled=n)
-        false += found.cause == "better"
+        result = recommend([always], options, loss="loss", target_error=target, labelled=n)
+        false += result.cause == "better"
     assert false <= 18
 
 
-def test_a_tie_goes_to_the_depth_even_if_the_policy_costs_less() -> None:
+def test_a_tie_goes_to_the_fixed_depth_even_if_the_policy_costs_less() -> None:
     tied = policy("cheap", 0.05, 0.12)
     assert tied.loss.value == pytest.approx(FIXED[1].loss.value)
     assert recommend(FIXED, [tied], loss="total loss").name == "glucose"
 
 
-def test_labels_that_would_settle_it_are_counted() -> None:
-    """The width of the interval falls as 1/√n: 0.02 ± 0.04 of 600 rows takes four times as many."""
-    found = recommend(FIXED, [policy("p", 0.08, 0.07, 0.04)], loss="total loss", labelled=600)
-    assert "about 1,800 more labelled rounds would settle it" in found.sentence
+def test_the_number_of_labels_that_would_settle_it_is_stated() -> None:
+    """Interval widths fall as 1/√n, so 0.02 ± 0.04 on 600 rows needs four times as many."""
+    result = recommend(FIXED, [policy("p", 0.08, 0.07, 0.04)], loss="total loss", labelled=600)
+    assert "about 1,800 more labelled rounds would settle it" in result.sentence
     assert "would settle" not in recommend(FIXED, [WORSE], loss="total loss", labelled=9).sentence
 
 
-def test_without_labels_the_safe_policy_is_taken_unless_another_is_clearly_better() -> None:
-    def unknown(one: Option) -> Option:
-        return Option("policy", one.name, one.cost, None, one.loss, one.over_fixed)
+def test_without_labels_the_safe_policy_wins_unless_another_is_clearly_better() -> None:
+    def without_error(option: Option) -> Option:
+        return Option("policy", option.name, option.cost, None, option.loss, option.over_fixed)
 
-    good, near = unknown(GOOD), unknown(policy("uss-anchor:z=1", 0.08, 0.05))
-    far, unlearned = unknown(policy("uss-anchor", 0.08, 0.08)), policy("uss-anchor", 0.24, 0.01)
+    good, near = without_error(GOOD), without_error(policy("uss-anchor:z=1", 0.08, 0.05))
+    far, unlearned = (
+        without_error(policy("uss-anchor", 0.08, 0.08)),
+        policy("uss-anchor", 0.24, 0.01),
+    )
     for policies, name in (
         ([good, near], "uss-anchor:z=1"),
         ([good, far], "good"),
-        ([unknown(unlearned), good], "good"),
+        ([without_error(unlearned), good], "good"),
     ):
         assert recommend(FIXED, policies, loss="cost + disagreement").name == name

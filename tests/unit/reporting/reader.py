@@ -1,4 +1,4 @@
-"""Reads a page as strictly as no browser does."""
+"""A strict HTML reader."""
 
 from html.parser import HTMLParser
 
@@ -6,7 +6,7 @@ VOID = {"meta", "link", "img"}
 
 
 class Reader(HTMLParser):
-    """Reads a page strictly: every tag that opens closes, in order."""
+    """Parse a page and check that every tag is closed, in order."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""What a log says about its cascade: whether it can be learned, and what that would save."""
+"""Diagnosis of a log: whether its cascade can be learned, and the saving."""

@@ -1,4 +1,4 @@
-"""Amounts of a diagnosis in the unit of the costs that the user gave."""
+"""Conversion of the amounts of a diagnosis to the unit of the user's costs."""
 
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from stopwise.logs.diagnosis.findings import (
     Saving,
 )
 
-Found = TypeVar("Found", ArmSummary, Audit, FrontierPoint, LabelPlan, PairSummary, Saving)
+Finding = TypeVar("Finding", ArmSummary, Audit, FrontierPoint, LabelPlan, PairSummary, Saving)
 
 AMOUNTS: dict[type[msgspec.Struct], tuple[str, ...]] = {
     ArmSummary: ("cost", "total", "loss"),
@@ -26,13 +26,13 @@ AMOUNTS: dict[type[msgspec.Struct], tuple[str, ...]] = {
 }
 
 
-def in_unit(found: Found, one_error: float) -> Found:
+def in_unit(finding: Finding, one_error: float) -> Finding:
     """Return a finding with its amounts in a unit in which one wrong answer costs ``one_error``."""
     if one_error == 1.0:
-        return found
-    names = AMOUNTS[type(found)]
-    scaled = {name: _scaled(getattr(found, name), one_error) for name in names}
-    return msgspec.structs.replace(found, **scaled)
+        return finding
+    names = AMOUNTS[type(finding)]
+    scaled = {name: _scaled(getattr(finding, name), one_error) for name in names}
+    return msgspec.structs.replace(finding, **scaled)
 
 
 def _scaled(
@@ -41,5 +41,5 @@ def _scaled(
     if amount is None:
         return None
     if isinstance(amount, tuple):
-        return tuple(factor * one for one in amount)
+        return tuple(factor * interval for interval in amount)
     return factor * amount

@@ -1,4 +1,4 @@
-"""Whether models of a higher degree predict disagreement better on held-out rows."""
+"""Comparison of model degrees on held-out rows."""
 
 import math
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from stopwise.intervals import normal_mean
 from stopwise.logs.diagnosis.models import Disagreement
 from stopwise.logs.diagnosis.sampling import Sample
 
-MOST_DEGREE = 4  # beyond, there are more features than any log could determine
-MOST_ROWS, MOST_FEATURES = 20_000, 500  # of the models that are compared, so that they take seconds
-CERTAIN = 1e-9  # probabilities are at least so far from 0 and 1
+MAX_DEGREE = 4  # higher degrees have more features than a log can determine
+MAX_ROWS, MAX_FEATURES = 20_000, 500  # limits of the compared models, which take seconds
+MIN_PROBABILITY = 1e-9  # probabilities are clipped to this distance from 0 and 1
 
 
 def better_degree(
@@ -23,28 +23,26 @@ def better_degree(
     *,
     sees: Sequence[int] | None,
 ) -> int | None:
-    """Return the next degree if it predicts held-out rows better, by cross-validation.
+    """Return the next degree if it predicts held-out rows better, else None.
 
     Each half of the rows is predicted by models fitted to the other half. The next degree is better
-    if it raises the mean log-likelihood of a row, all pairs together, and the paired 95 % interval
-    excludes 0.
+    if it raises the mean log-likelihood of a row over all pairs, and the paired 95 % interval of
+    the difference excludes 0.
     """
     higher = degree + 1
     features = math.comb(rows.contexts.shape[1] + higher, higher)
-    if higher > MOST_DEGREE or not rows.contexts.shape[1] or features > MOST_FEATURES:
+    if higher > MAX_DEGREE or not rows.contexts.shape[1] or features > MAX_FEATURES:
         return None
-    some = rows.take(slice(MOST_ROWS))  # which are in random order
-    likely = [
-        _log_likelihood(
-            Disagreement(cascade, some.contexts, some.differ, degree=one, sees=sees).out_of_sample,
-            some.differ,
-        )
-        for one in (degree, higher)
-    ]
-    return higher if normal_mean(likely[1] - likely[0]).low > 0 else None
+    rows = rows.take(slice(MAX_ROWS))  # a sample: rows are in random order
+
+    def score(candidate: int) -> Floats:
+        model = Disagreement(cascade, rows.contexts, rows.differ, degree=candidate, sees=sees)
+        return _log_likelihood(model.out_of_sample, rows.differ)
+
+    return higher if normal_mean(score(higher) - score(degree)).low > 0 else None
 
 
 def _log_likelihood(predicted: Floats, differ: Bytes) -> Floats:
-    """Return ln P(observed disagreement) of each row, all pairs together."""
-    p = np.clip(predicted, CERTAIN, 1 - CERTAIN)
+    """Return ln P(observed disagreement) of each row, summed over pairs."""
+    p = np.clip(predicted, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
     return np.log(np.where(differ > 0, p, 1 - p)).sum(axis=1)

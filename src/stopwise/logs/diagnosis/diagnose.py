@@ -1,4 +1,4 @@
-"""Diagnose a log: how deep it should have gone, what that would save, whether to trust it."""
+"""Diagnose a log: the best depth of each round, the saving, and whether to trust them."""
 
 from functools import partial
 
@@ -13,8 +13,8 @@ from stopwise.executors import make_executor
 from stopwise.intervals import wilson
 from stopwise.logs.diagnosis import plug_in
 from stopwise.logs.diagnosis.amounts import in_unit
-from stopwise.logs.diagnosis.audit import gain_where_they_disagree, plan_labels, read_audit
-from stopwise.logs.diagnosis.degree import MOST_DEGREE, better_degree
+from stopwise.logs.diagnosis.audit import gain_on_disagreement, plan_labels, read_audit
+from stopwise.logs.diagnosis.degree import MAX_DEGREE, better_degree
 from stopwise.logs.diagnosis.findings import (
     Audit,
     Diagnosis,
@@ -35,9 +35,12 @@ from stopwise.progress import Progress, no_progress
 
 LEAST_ROWS = 50
 DRAWS = 200
-INTERVALS = "Intervals are at 95 %. They cover the choice of rows, not later changes of the data."
-THE_RULE = (
-    'The results are those of USS-PD when it has learned; "stopwise replay" also counts rounds in '
+INTERVALS_NOTE = (
+    "Intervals are at 95 %. They account for the sampling of rows, not for later changes of the "
+    "data."
+)
+RULE_NOTE = (
+    'The results are those of USS-PD after it has learned; "stopwise replay" also counts rounds in '
     "which it goes deeper to learn, so it shows a smaller saving. Each row is decided by models "
     "that were fitted on other rows."
 )
@@ -56,24 +59,24 @@ def diagnose(
     address: str | None = None,
     progress: Progress = no_progress,
 ) -> Diagnosis:
-    r"""Find out from a log whether its cascade can be learned, and what that would save.
+    r"""Estimate from a log whether its cascade can be learned, and what that would save.
 
     Parameters
     ----------
     log : Log
-        What every arm output in past rounds.
+        The outputs of every arm in past rounds.
     cascade : Cascade
-        What its arms cost, in units of one error.
+        The costs of the arms, in units of one error.
     degree : int
-        Of the polynomial in the scaled context by which disagreement is modelled, 1 to 4.
+        Degree, 1 to 4, of the polynomial in the scaled context that models disagreement.
     sample : int
-        The most rows that are held in memory, and that models are fitted on.
+        Maximum number of rows to hold in memory and to fit models on.
     seed : int
-        Of the choice of rows. The same log and seed give the same diagnosis.
+        Seed of the sample of rows. The same log and seed give the same diagnosis.
     by : str, optional
-        A column: the rows with each of its values are diagnosed alone too.
+        Column; the rows with each of its values are also diagnosed separately.
     executor, jobs, address
-        Where that is done (see `make_executor`). Every worker reads the log itself.
+        Where ``by`` runs (see `make_executor`). Every worker reads the log itself.
     progress : callable, optional
         Called as ``progress(stage, done, of)``.
 
@@ -90,26 +93,26 @@ def diagnose(
     ...     path = Path(folder, "log.csv")
     ...     rows = "0.1,cat,cat\n0.9,cat,dog\n0.2,dog,dog\n" * 40
     ...     _ = path.write_text("context.blur,output.small,output.large\n" + rows)
-    ...     found = diagnose(Log(path), Cascade([0.01, 0.3]))
-    >>> found.verdict.answer
+    ...     diagnosis = diagnose(Log(path), Cascade([0.01, 0.3]))
+    >>> diagnosis.verdict.answer
     'labels needed'
-    >>> [round(arm.stops.value, 2) for arm in found.arms]
+    >>> [round(arm.stops.value, 2) for arm in diagnosis.arms]
     [0.67, 0.33]
     """
     if cascade.n_arms != len(log.arms):
         raise InvalidParameterError(
-            f"the log has {len(log.arms)} arms ({', '.join(log.arms)}) but there are "
-            f"{cascade.n_arms} costs; give one cost for each arm"
+            f"the log has {len(log.arms)} arms ({', '.join(log.arms)}), got "
+            f"{cascade.n_arms} costs; pass one cost per arm"
         )
-    degree = checks.integer("degree", degree, least=1, most=MOST_DEGREE)
+    degree = checks.integer("degree", degree, least=1, most=MAX_DEGREE)
     sample = checks.integer("sample", sample, least=LEAST_ROWS)
     if cascade.names != log.arms:
         cascade = Cascade(cascade.costs, log.arms, cascade.tradeoff)
     answers = Vocabulary(log.arms)
     chunks = answers.watch(log.chunks(progress=progress))
-    found = survey(chunks, cascade.n_arms, sample=sample, seed=seed)
-    _check(log, found, answers.label_mismatch())
-    rows = found.sample
+    surveyed = survey(chunks, cascade.n_arms, sample=sample, seed=seed)
+    _check(log, surveyed, answers.label_mismatch())
+    rows = surveyed.sample
     model = Disagreement(
         cascade, rows.contexts, rows.differ, degree=degree, sees=log.sees, progress=progress
     )
@@ -121,19 +124,19 @@ def diagnose(
     saving = plug_in.saving(cascade, stops, rows.differ, redrawn, model.flattened())
     progress("estimating", 1, 2)
     labels = audit = None
-    labelled = with_agreed(found.audited, rows)
-    if found.audited.n >= checks.ENOUGH:
+    labelled = with_agreed(surveyed.audited, rows)
+    if surveyed.audited.n >= checks.ENOUGH:
         labels = model.predict(labelled.contexts, _halves(labelled, rows, model)), labelled.wrong
-        added = 0 if labelled is found.audited else int((~labelled.differ.any(axis=1)).sum())
+        added = 0 if labelled is surveyed.audited else int((~labelled.differ.any(axis=1)).sum())
         audit = read_audit(cascade, *labels, added)
     plan = plan_labels(cascade, rows, labelled, stops)
     wrong = None if labels is None else labels[1]
-    arms = plug_in.summarise_arms(cascade, found.answered, stops, rows.differ, wrong)
+    arms = plug_in.summarise_arms(cascade, surveyed.answered, stops, rows.differ, wrong)
     calibration = reliability(predicted, rows.differ, model.n_features)
-    pairs = _pairs(cascade, found, calibration, labelled)
-    higher = None
+    pairs = _pairs(cascade, surveyed, calibration, labelled)
+    higher_degree = None
     if needs_other_models(pairs, audit):
-        higher = better_degree(cascade, rows, degree, sees=log.sees)
+        higher_degree = better_degree(cascade, rows, degree, sees=log.sees)
     one_error = error_cost(cascade)
     recommendation = recommended(cascade, stops, rows.differ, audit, plan, arms)
     evidence = Evidence(
@@ -143,17 +146,17 @@ def diagnose(
         plan=in_unit(plan, one_error),
         recommendation=recommendation,
         audit=None if audit is None else in_unit(audit, one_error),
-        higher=higher,
+        higher_degree=higher_degree,
         one_error=one_error,
     )
     points = plug_in.frontier(cascade, predicted, rows.differ, labels)
-    logged = float(cascade.cumulative @ -np.diff(found.answered, append=0) / found.rows)
+    logged = float(cascade.cumulative @ -np.diff(surveyed.answered, append=0) / surveyed.rows)
     warnings = (f"Warning: {warning}." for warning in answers.warnings(cascade))
     diagnosis = Diagnosis(
         log=log.path.name,
-        rows=found.rows,
+        rows=surveyed.rows,
         used=rows.n,
-        full_depth=found.full_depth,
+        full_depth=surveyed.full_depth,
         labelled=answers.labelled,
         logged_cost=one_error * logged,
         error_cost=one_error,
@@ -167,7 +170,7 @@ def diagnose(
         verdict=judge(evidence),
         recommendation=recommendation,
         answers=answers.table(),
-        notes=(*warnings, *_notes(log, found, cascade, answers.labelled, audit)),
+        notes=(*warnings, *_notes(log, surveyed, cascade, answers.labelled, audit)),
         columns=log.encoding.describe(),
         seed=seed,
         degree=degree,
@@ -178,9 +181,9 @@ def diagnose(
         return diagnosis
     work = [partial(_tenant, cascade, degree, sample, seed)]
     with make_executor(executor, jobs, address) as workers:
-        parts = dict(map_partitions(workers, log, by, work, "diagnosing", progress))
-    tenants = [msgspec.structs.replace(parts[name], name=name) for name in sorted(parts)]
-    tenants.sort(key=lambda one: -one.saving.per_round.value if one.saving else np.inf)
+        findings = dict(map_partitions(workers, log, by, work, "diagnosing", progress))
+    tenants = [msgspec.structs.replace(findings[name], name=name) for name in sorted(findings)]
+    tenants.sort(key=lambda tenant: -tenant.saving.per_round.value if tenant.saving else np.inf)
     return msgspec.structs.replace(diagnosis, by=by, tenants=tuple(tenants))
 
 
@@ -188,79 +191,83 @@ def _tenant(
     cascade: Cascade, degree: int, sample: int, seed: int, log: Log, progress: Progress
 ) -> TenantFinding:
     try:
-        found = diagnose(log, cascade, degree=degree, sample=sample, seed=seed, progress=progress)
+        diagnosis = diagnose(
+            log, cascade, degree=degree, sample=sample, seed=seed, progress=progress
+        )
     except InvalidLogError as error:
         return TenantFinding("", log.rows or 0, None, None, str(error))
-    return TenantFinding("", found.rows, found.verdict.answer, found.saving)
+    return TenantFinding("", diagnosis.rows, diagnosis.verdict.answer, diagnosis.saving)
 
 
-def _check(log: Log, found: LogSurvey, unlike: str | None) -> None:
-    """Refuse a log that nothing can be learned from."""
-    if found.sample.n < LEAST_ROWS:
+def _check(log: Log, surveyed: LogSurvey, mismatch: str | None) -> None:
+    """Raise if a log has too few complete rows, or labels unlike its outputs."""
+    if surveyed.sample.n < LEAST_ROWS:
         raise InvalidLogError(
-            f"{log.path.name}: only {found.sample.n} rows have the outputs of all "
-            f"{len(log.arms)} arms, and a diagnosis takes at least {LEAST_ROWS}; log more rounds "
-            "that go to the last arm, or leave out arms that hardly ever answered"
+            f"{log.path.name}: only {surveyed.sample.n} rows have the outputs of all "
+            f"{len(log.arms)} arms, and a diagnosis needs at least {LEAST_ROWS}; log more rounds "
+            "that run every arm, or leave out arms that rarely answered"
         )
-    if unlike is not None:
+    if mismatch is not None:
         raise InvalidLogError(
-            f"{log.path.name}: {unlike}; write labels as the outputs are written, or name "
+            f"{log.path.name}: {mismatch}; write labels in the same form as the outputs, or name "
             "another column as the label"
         )
 
 
 def _pairs(
-    cascade: Cascade, found: LogSurvey, calibration: tuple[Reliability, ...], labelled: Sample
+    cascade: Cascade, surveyed: LogSurvey, calibration: tuple[Reliability, ...], labelled: Sample
 ) -> tuple[PairSummary, ...]:
     pairs: list[PairSummary] = []
     for k, (i, j) in enumerate(cascade.pairs()):
-        n, gap = int(found.pair_rows[k]), float(cascade.gaps[i, j])
-        rate = wilson(int(found.pair_differ[k]), n)
-        gain = gain_where_they_disagree(labelled, k, i, j)
+        n = int(surveyed.pair_rows[k])
+        gap = float(cascade.gaps[i, j])
+        rate = wilson(int(surveyed.pair_differ[k]), n)
+        gain = gain_on_disagreement(labelled, k, i, j)
         pairs.append(PairSummary(i, j, gap, n, rate, calibration[k], gain))
     return tuple(pairs)
 
 
 def _halves(labelled: Sample, rows: Sample, model: Disagreement) -> Ints:
-    """Return for every labelled row the half of the sample it is in; any, if it is in none."""
+    """Return the half of the sample that has each labelled row; an arbitrary one if none has."""
     order = np.argsort(rows.number)
-    place = np.searchsorted(rows.number[order], labelled.number)
-    place = order[np.minimum(place, len(order) - 1)]
-    inside = rows.number[place] == labelled.number
-    return np.where(inside, model.half[place], labelled.number % 2)
+    position = np.searchsorted(rows.number[order], labelled.number)
+    position = order[np.minimum(position, len(order) - 1)]
+    inside = rows.number[position] == labelled.number
+    return np.where(inside, model.half[position], labelled.number % 2)
 
 
 def _notes(
-    log: Log, found: LogSurvey, cascade: Cascade, labelled: int, audit: Audit | None
+    log: Log, surveyed: LogSurvey, cascade: Cascade, labelled: int, audit: Audit | None
 ) -> tuple[str, ...]:
-    notes = [f"Costs are {describe_unit(error_cost(cascade))}.", INTERVALS, THE_RULE]
-    if found.sample.n < found.full_depth:
+    notes = [f"Costs are {describe_unit(error_cost(cascade))}.", INTERVALS_NOTE, RULE_NOTE]
+    if surveyed.sample.n < surveyed.full_depth:
         notes.append(
-            f"Models, shares and savings use a random sample of {found.sample.n:,} of the "
-            f"{found.full_depth:,} rows with every output."
+            f"Models, shares and savings use a random sample of {surveyed.sample.n:,} of the "
+            f"{surveyed.full_depth:,} rows with every output."
         )
-    if found.full_depth < found.rows:
+    if surveyed.full_depth < surveyed.rows:
+        incomplete = surveyed.rows - surveyed.full_depth
         notes.append(
-            f"{found.rows - found.full_depth:,} of {found.rows:,} rows stop before "
-            f"{cascade.names[-1]}. The sample gives each place where the policy decided to stop "
-            "its share of the log. That corrects for the choice of rows if chance decided which of "
-            "them went deeper, as in forced full-depth rounds; it does not cover kinds of rows "
-            "that never did. The rates by pair are of the rows that both arms answered."
+            f"{incomplete:,} of {surveyed.rows:,} rows stop before {cascade.names[-1]}. In the "
+            "sample, each arm at which the policy decided to stop has its share of the log. This "
+            "corrects for the choice of rows if they went deeper at random, as in forced "
+            "full-depth rounds; it does not cover kinds of rows that never went deeper. The rates "
+            "by pair are those of the rows that both arms answered."
         )
     if log.sees is not None:
         notes.append(
-            "Each arm is judged on the context known at that arm; what stages reveal later is not "
-            "used earlier."
+            "Each arm is evaluated with the context available at that arm; values that later "
+            "stages reveal are not used."
         )
     if labelled:
-        which = "rows; labels of hard cases only would mislead."
+        source = "rows; labels of hard cases only would be misleading."
         if audit is not None and audit.differing:
-            which = f"the rows in which arms disagree, as most of them are. {SHARED}"
+            source = f"the rows in which arms disagree, as most of them are. {SHARED}"
         notes.append(
-            f"Labels: {labelled:,} rows, {found.labelled_deep:,} of them with every output. "
-            f"They are taken to be a random choice of {which}"
+            f"Labels: {labelled:,} rows, {surveyed.labelled_deep:,} of them with every output. "
+            f"They are assumed to be a random choice of {source}"
         )
-        if found.audited.n < checks.ENOUGH:
+        if surveyed.audited.n < checks.ENOUGH:
             notes.append(
                 f"Fewer than {checks.ENOUGH} labelled rows have every output: too few to use."
             )

@@ -1,4 +1,4 @@
-"""The figures of the report."""
+"""The figures of the report of a diagnosis."""
 
 import math
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from stopwise.logs.diagnosis.findings import Diagnosis, PairSummary
 from stopwise.reporting.drawing import SERIES, Axes, Figure, legend_below, panels
 from stopwise.reporting.wording import short
 
-WIDTH = 4.2  # inches: letters stay legible where a phone is as wide as the figure
-POLICY = "Stopwise"  # what the report calls the rule: an arm may be called "rule"
+WIDTH = 4.2  # inches: text stays legible on a phone
+POLICY = "Stopwise"  # the rule's name in the report, because an arm may be called "rule"
 BLUE, ORANGE, GREY, DARK = SERIES[0], SERIES[1], "#9aa5ad", "#08304d"
 SHALLOW, DEEP = (0xA9, 0xD0, 0xEA), (0x0A, 0x45, 0x6E)
-BESIDE = {"textcoords": "offset points"}
+OFFSET = {"textcoords": "offset points"}
 
 
 def colours(count: int) -> list[str]:
@@ -25,12 +25,13 @@ def colours(count: int) -> list[str]:
 
 
 def draw_frontier(diagnosis: Diagnosis) -> Figure:
-    """Draw cost against disagreement, and against error where there are labels."""
-    kinds = [("disagreement", f"differs from {_label(diagnosis.arms[-1].name)}")]
-    kinds += [("error", "is wrong, by the labels")] if diagnosis.audit is not None else []
-    figure = panels(len(kinds), 1, WIDTH, 2.6)
-    for axes, (what, ylabel) in zip(figure.axes, kinds, strict=True):
-        _draw_curve(axes, diagnosis, what)
+    """Draw cost against disagreement, and against error if there are labels."""
+    rates = [("disagreement", f"differs from {_label(diagnosis.arms[-1].name)}")]
+    if diagnosis.audit is not None:
+        rates.append(("error", "wrong, by the labels"))
+    figure = panels(len(rates), 1, WIDTH, 2.6)
+    for axes, (rate, ylabel) in zip(figure.axes, rates, strict=True):
+        _draw_curve(axes, diagnosis, rate)
         axes.set_ylabel(ylabel)
     unit = "in wrong answers" if diagnosis.error_cost == 1 else "at your prices"
     figure.axes[-1].set_xlabel(f"cost of a round, {unit}")
@@ -38,31 +39,38 @@ def draw_frontier(diagnosis: Diagnosis) -> Figure:
     return figure
 
 
-def _draw_curve(axes: Axes, diagnosis: Diagnosis, what: str) -> None:
+def _draw_curve(axes: Axes, diagnosis: Diagnosis, rate: str) -> None:
     points = sorted(diagnosis.frontier, key=lambda p: p.cost)
-    costs, totals = [p.cost for p in points], [arm.total for arm in diagnosis.arms]
-    heights: list[Interval] = [getattr(p, what) for p in points]
-    fixed: list[Interval] = [getattr(arm, what) for arm in diagnosis.arms]
-    low, high = [h.low for h in heights], [h.high for h in heights]
-    axes.fill_between(costs, low, high, color=BLUE, alpha=0.15, linewidth=0)
+    costs = [p.cost for p in points]
+    totals = [arm.total for arm in diagnosis.arms]
+    heights: list[Interval] = [getattr(p, rate) for p in points]
+    fixed: list[Interval] = [getattr(arm, rate) for arm in diagnosis.arms]
+    axes.fill_between(
+        costs,
+        [h.low for h in heights],
+        [h.high for h in heights],
+        color=BLUE,
+        alpha=0.15,
+        linewidth=0,
+    )
     axes.plot(costs, [h.value for h in heights], ".-", color=BLUE, label=POLICY)
     squares = {"fmt": "s", "color": ORANGE, "markersize": 5, "capsize": 2, "label": "a fixed depth"}
-    axes.errorbar(totals, [e.value for e in fixed], yerr=_reach(fixed), **squares)
-    now = min(points, key=lambda p: abs(math.log(p.weight)))
-    star = {"color": DARK, "markersize": 12, "zorder": 6, "label": "costs as given"}
-    axes.plot([now.cost], [getattr(now, what).value], "*", **star)
+    axes.errorbar(totals, [e.value for e in fixed], yerr=_error_bars(fixed), **squares)
+    current = min(points, key=lambda p: abs(math.log(p.weight)))
+    star = {"color": DARK, "markersize": 12, "zorder": 6, "label": "your costs"}
+    axes.plot([current.cost], [getattr(current, rate).value], "*", **star)
     widest = max(totals) or 1.0
     for arm, value in zip(diagnosis.arms, fixed, strict=True):
         side, shift = ("right", -7) if arm.total > 0.6 * widest else ("left", 7)
         at = arm.total, value.value
-        axes.annotate(_label(arm.name, 14), at, (shift, 5), ha=side, **BESIDE)
+        axes.annotate(_label(arm.name, 14), at, (shift, 5), ha=side, **OFFSET)
     highest = max(e.high for e in (*heights, *fixed)) or 1.0
     axes.set(xlim=(-0.03 * widest, 1.06 * widest), ylim=(-0.04 * highest, 1.12 * highest))
     axes.yaxis.set_major_formatter(_percent)
 
 
 def draw_reliability(diagnosis: Diagnosis, shown: Sequence[PairSummary]) -> Figure:
-    """Draw predicted against observed disagreement, a panel for each pair."""
+    """Draw predicted against observed disagreement, one panel per pair."""
     columns = 1 if len(shown) == 1 else 2 if len(shown) <= 4 else 3
     figure = panels(-(-len(shown) // columns), columns, WIDTH / min(columns, 2), 2.1)
     names = [_label(arm.name, 11) for arm in diagnosis.arms]
@@ -71,7 +79,7 @@ def draw_reliability(diagnosis: Diagnosis, shown: Sequence[PairSummary]) -> Figu
         observed = [b.observed for b in pair.reliability.bins]
         top = max([*predicted, *(o.high for o in observed)]) * 1.08 or 1.0
         axes.plot([0, top], [0, top], color=GREY, linestyle="--")
-        heights, bars = [o.value for o in observed], _reach(observed)
+        heights, bars = [o.value for o in observed], _error_bars(observed)
         axes.errorbar(predicted, heights, yerr=bars, fmt="o-", color=BLUE, capsize=2)
         axes.set(xlim=(0, top), ylim=(0, top))
         axes.locator_params(nbins=4)
@@ -86,13 +94,13 @@ def draw_reliability(diagnosis: Diagnosis, shown: Sequence[PairSummary]) -> Figu
 
 
 def _label(name: str, longest: int = 18) -> str:
-    """Return a name for a figure: cut, and never taken for a formula."""
+    """Return a name for a figure: truncated, and escaped so that it is not read as a formula."""
     return short(name, longest).replace("\\", "/").replace("$", r"\$") or "?"
 
 
-def _reach(values: Sequence[Interval]) -> list[list[float]]:
-    """Return intervals as matplotlib takes error bars."""
-    # a bounded interval may end before its estimate by rounding; a bar cannot be negative
+def _error_bars(values: Sequence[Interval]) -> list[list[float]]:
+    """Return the error bars of intervals."""
+    # rounding may put a limit on the wrong side of its estimate; a bar cannot be negative
     return [
         [max(0.0, v.value - v.low) for v in values],
         [max(0.0, v.high - v.value) for v in values],

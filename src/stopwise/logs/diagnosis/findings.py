@@ -1,7 +1,7 @@
-"""The result of a diagnosis: frozen values of plain numbers and text, ready for JSON.
+"""The result of a diagnosis: frozen records of numbers and text, serialisable as JSON.
 
 Arms are 0-based positions. Intervals are at 95 %. Shares, rates and errors are between 0 and 1;
-amounts are per round, in the unit in which the costs were given: one wrong answer, or a currency.
+amounts are per round, in the unit of the costs: one wrong answer, or a currency.
 """
 
 from typing import Literal
@@ -20,11 +20,11 @@ Fit = Literal["good", "rough", "bad"]
 
 
 class ArmSummary(msgspec.Struct, frozen=True):
-    """One arm: its own cost, C_i of stopping there, and the rows it answered.
+    """One arm: its own ``cost``, the ``total`` C_i of stopping there, and the rows it answered.
 
-    ``stops`` is the share of rows at which the rule would stop here. If every round stopped here,
-    ``disagreement`` of the outputs would differ from the last arm's; by the labels, ``error`` of
-    them would be wrong, and ``loss`` is ``total`` plus that.
+    ``stops`` is the share of rows at which the rule stops here. The others describe always stopping
+    here: ``disagreement`` is the share of outputs that differ from the last arm's, ``error`` the
+    share that is wrong by the labels, and ``loss`` is ``total`` plus ``error``.
     """
 
     name: str
@@ -38,7 +38,7 @@ class ArmSummary(msgspec.Struct, frozen=True):
 
 
 class ReliabilityBin(msgspec.Struct, frozen=True):
-    """Rows with about the same predicted disagreement, and how many really disagreed."""
+    """Rows with about the same predicted disagreement, and their observed disagreement."""
 
     rows: int
     predicted: float
@@ -46,7 +46,7 @@ class ReliabilityBin(msgspec.Struct, frozen=True):
 
 
 class Reliability(msgspec.Struct, frozen=True):
-    """Whether the predicted disagreement of a pair is what was observed on other rows."""
+    """Calibration of the predicted disagreement of a pair, on rows that were not fitted."""
 
     bins: tuple[ReliabilityBin, ...]
     calibration_error: float
@@ -54,10 +54,10 @@ class Reliability(msgspec.Struct, frozen=True):
 
 
 class PairSummary(msgspec.Struct, frozen=True):
-    """Two arms i < j: how often they disagree, beside the gap C_j − C_i it is compared with.
+    """Two arms i < j: the rate of disagreement, and the gap C_j − C_i it is compared with.
 
-    By the labels, ``gain`` is E[1{j right} − 1{i right} | they disagree]; None of fewer than 30
-    labelled rows in which they do. Arm j is worth it on average if gain·rate ≥ gap.
+    By the labels, ``gain`` is E[1{j right} − 1{i right} | they disagree]; None with fewer than 30
+    labelled rows in which they disagree. Arm j is worth its cost on average if gain·rate ≥ gap.
     """
 
     first: int
@@ -79,7 +79,7 @@ class FrontierPoint(msgspec.Struct, frozen=True):
 
 
 class Saving(msgspec.Struct, frozen=True):
-    """What the rule saves: C_K less its mean cost, the same as a share of C_K.
+    """The saving of the rule: C_K minus its mean cost, per round and as a share of C_K.
 
     ``disagreement`` is how often the chosen arm's output differs from the last arm's.
     """
@@ -90,13 +90,13 @@ class Saving(msgspec.Struct, frozen=True):
 
 
 class Audit(msgspec.Struct, frozen=True):
-    """What the ``rows`` that have a label and every output show about the label-free rule.
+    """Evaluation of the label-free rule on the ``rows`` that have a label and every output.
 
     ``rule_error``, ``rule_loss`` (error plus cost) and ``rule_depth`` (mean position of the stop)
-    are the rule's; ``best_fixed`` is the arm of the best fixed depth. ``lost`` is the rule's loss
-    less that of the best fixed depth, row by row: above zero the rule is worse; ``over_fixed`` is
-    the same for every fixed depth. If ``differing``, the labels are of rows in which arms disagree:
-    errors that all arms make alike are not counted.
+    are the rule's; ``best_fixed`` is the arm of the best fixed depth. ``lost`` is the paired
+    difference between the rule's loss and that of the best fixed depth: above zero the rule is
+    worse. ``over_fixed`` is the same for every fixed depth. If ``differing``, the labelled rows are
+    those in which arms disagree, and errors that all arms share are not counted.
     """
 
     rows: int
@@ -113,12 +113,13 @@ class Audit(msgspec.Struct, frozen=True):
 class LabelPlan(msgspec.Struct, frozen=True):
     """How many labels show whether arm ``second`` is worth the ``gap`` C_second − C_first.
 
-    ``second`` is None where no deeper arm can be worth its cost on all rows: then the question is
-    whether stopping by the rule is worth the ``gap`` of its mean cost to C_first. It is if the
-    ``gain`` by the labels so far (as of a pair) is ``needed`` or more: the gap, in units of one
-    error, divided by the ``rate`` at which the two answers differ; above 1 it never is. So many
-    more ``labels``, on random rows in which any arms disagree, give the gain to within ``width``
-    (95 %); 0 if that is settled. ``rows`` are such rows of the log, by their numbers from 0.
+    ``second`` is None if no deeper arm can be worth its cost on all rows. Then the question is
+    whether stopping by the rule is worth the ``gap`` between its mean cost and C_first. ``gain`` is
+    the estimate by the labels so far (as in `PairSummary`); the answer is yes if it is at least
+    ``needed``: the gap, in units of one error, divided by the ``rate`` at which the two answers
+    differ. Above 1 the answer is no. ``labels`` more labels, on random rows in which any arms
+    disagree, estimate the gain to within ``width`` (95 %); 0 if the question is settled. ``rows``
+    are such rows of the log, numbered from 0.
     """
 
     first: int
@@ -133,7 +134,7 @@ class LabelPlan(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The answer, in a word and in a headline, the reason for it, and further points."""
+    """The answer as a keyword and as a headline, its reason, and further points."""
 
     answer: Answer
     headline: str
@@ -142,14 +143,14 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class OverTime(msgspec.Struct, frozen=True):
-    """Changes of disagreement, by row from 0, and the best half-life in rounds; None is no end."""
+    """Changes of disagreement, by row from 0, and the best half-life in rounds (None: infinite)."""
 
     changes: tuple[Change, ...]
     half_life: int | None
 
 
 class TenantFinding(msgspec.Struct, frozen=True):
-    """The rows with one value of a column, diagnosed alone; or why they cannot be."""
+    """The diagnosis of the rows with one value of a column, or the reason why there is none."""
 
     name: str
     rows: int
@@ -159,7 +160,7 @@ class TenantFinding(msgspec.Struct, frozen=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """Everything found in one log.
+    """The diagnosis of a log.
 
     Attributes
     ----------
@@ -169,29 +170,29 @@ class Diagnosis(msgspec.Struct, frozen=True):
         Rows in the log; rows the models were fitted on; rows with every output; rows with a label
         and an output.
     logged_cost : float
-        What a round of the log cost: C of the last arm that ran.
+        Mean cost of a round of the log: C of the last arm that ran.
     error_cost : float
-        What one wrong answer costs in the unit of the costs; 1 if that is the unit.
+        The cost of a wrong answer in the unit of the costs; 1 if that is the unit.
     context : tuple of str
         The names of the context columns.
     saving, frontier
-        What the rule would do, cross-fitted.
+        Results of the rule, cross-fitted.
     audit, plan
-        What the labels show, None of fewer than 30; how many more are needed.
+        Results by the labels, None with fewer than 30; how many more are needed.
     verdict, recommendation
-        The answer; what to take, by the rules of `stopwise.logs.recommendation`.
+        The answer; the recommended option, by the rules of `stopwise.logs.recommendation`.
     answers : AnswerTable
         The distinct answers of each arm, counted.
     notes : tuple of str
         Warnings, assumptions, sampling and truncation.
     columns : dict of str to str
-        What was done to each column of the context.
+        How each context column was encoded.
     seed, degree : int
-        Of the sampling; of the models of disagreement.
+        Seed of the sample; degree of the models of disagreement.
     over_time : OverTime
-        Whether disagreement has changed.
+        Changes of disagreement.
     by, tenants
-        The column by which rows were told apart, and its values, those that save most first.
+        The column of the tenants, and their diagnoses, largest saving first.
     """
 
     log: str

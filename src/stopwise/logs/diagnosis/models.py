@@ -1,7 +1,7 @@
-"""The fitted disagreement: a logistic regression for each pair, tested on other rows.
+"""Models of disagreement: one logistic regression per pair, evaluated on held-out rows.
 
-The estimator is the policies' own: a `USSPD` that goes to the last arm in every round learns
-exactly the θ̂_ij that it would decide by. Each half of the rows is predicted by the other's model.
+The estimator is the one that policies use: a `USSPD` that goes to the last arm in every round
+learns the θ̂_ij that it would decide with. Each half of the rows is predicted by the other's model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,31 +18,31 @@ from stopwise.policies.uss_pd import USSPD
 from stopwise.progress import Progress, no_progress
 
 RIDGE = 1e-3
-# Coordinates are scaled by the range of all but this share at either end, and clipped there: one
-# sentinel value of −99999 must not squeeze all others together.
-STRAY = 0.001
+# Coordinates are clipped at these quantiles and scaled to the remaining range, so that a sentinel
+# value such as −99999 does not compress all others.
+TAIL = 0.001
 ROWS_FOR_SCALE = 20_000
 BINS = 10
 ROWS_PER_BIN = 50
-CHANCE = 0.001
-BADLY_OFF, ROUGHLY_OFF = 0.10, 0.05
-# Rows times pairs that are predicted anew in every draw: 20,000 rows of four arms.
-MOST_REDRAWN, MANY_PAIRS = 120_000, 6
+FALSE_ALARM_RATE = 0.001
+BAD_ERROR, ROUGH_ERROR = 0.10, 0.05
+# Rows times pairs predicted in every draw: 20,000 rows of four arms.
+MAX_REDRAWN, FULL_PAIRS = 120_000, 6
 
 
 class Redrawn(NamedTuple):
-    """Predictions p̂_ij (m, pairs) that other samples might have given, for some of the rows."""
+    """Predictions p̂_ij (m, pairs) of models from other samples, for some of the rows."""
 
     rows: Ints
     predictions: Iterator[Floats]
 
 
 class Disagreement:
-    """p̂_ij(x) of every pair, fitted on two halves of the rows, which are in random order.
+    """p̂_ij(x) of every pair, cross-fitted on two halves of the rows, which are in random order.
 
-    ``contexts`` are (n, d), d may be zero; ``differ`` (n, pairs) is whether each pair disagreed.
-    ``degree`` is that of the polynomial in the scaled context. Where stages reveal coordinates,
-    ``sees`` is how many are known at each arm.
+    ``contexts`` are (n, d) with d ≥ 0; ``differ`` (n, pairs) is whether each pair disagreed.
+    ``degree`` is that of the polynomial in the scaled context. If stages reveal coordinates,
+    ``sees`` is how many are available at each arm.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Disagreement:
         self._cascade = cascade
         features: FeaturesLike = _feature_map(x, degree)
         if sees is not None:
-            known = list(sees)[: cascade.n_arms - 1]
-            features = PerStage([_feature_map(x, degree, s) for s in known])
+            counts = list(sees)[: cascade.n_arms - 1]
+            features = PerStage([_feature_map(x, degree, count) for count in counts])
         self._features = bind(features, x.shape[1], cascade.n_arms)
         self.half = (np.arange(len(x)) >= len(x) // 2).astype(np.int64)
-        self._thetas: list[list[Floats]] = []  # by the half that is left out
+        self._thetas: list[list[Floats]] = []  # by the half left out
         for left_out in (0, 1):
             used = self.half != left_out
             self._thetas.append(self._fit(x[used], differ[used]))
@@ -88,24 +88,24 @@ class Disagreement:
         return [policy.theta(i, j) for i, j in self._cascade.pairs()]
 
     def redrawn(self, contexts: Floats, draws: int, random: np.random.Generator) -> Redrawn:
-        """Return p̂_ij of the first rows of each half, as other samples might have given it.
+        """Return p̂_ij of the first rows of each half, by models drawn around the estimates.
 
-        Estimates are drawn from their normal approximation, about those found. ``contexts`` are
-        those that were fitted on.
+        Models are drawn from the normal approximation of the estimator. ``contexts`` are those of
+        the fit.
         """
         pairs = self._cascade.pairs()
-        n = min(len(contexts), MOST_REDRAWN // max(len(pairs), MANY_PAIRS))
+        n = min(len(contexts), MAX_REDRAWN // max(len(pairs), FULL_PAIRS))
         x = self._inputs(contexts)
-        shown = [np.flatnonzero(self.half == half)[: (n + 1) // 2] for half in (0, 1)]
+        selected = [np.flatnonzero(self.half == half)[: (n + 1) // 2] for half in (0, 1)]
         models: list[list[tuple[Floats, Floats, Floats]]] = []  # for each half, of each pair
         for half in (0, 1):
             used = np.flatnonzero(self.half != half)
-            some = used[:ROWS_FOR_SCALE]
-            scale = np.sqrt(len(some) / len(used))  # all the rows know so much more
+            subset = used[:ROWS_FOR_SCALE]
+            scale = np.sqrt(len(subset) / len(used))  # information grows with the number of rows
             models.append([])
             for theta, (i, j) in zip(self._thetas[half], pairs, strict=True):
-                root = _covariance_root(self._features.transform(x[some], i, j), theta) * scale
-                phi = self._features.transform(x[shown[half]], i, j)
+                root = _covariance_root(self._features.transform(x[subset], i, j), theta) * scale
+                phi = self._features.transform(x[selected[half]], i, j)
                 models[half].append((phi, theta, root))
 
         def drawn(phi: Floats, theta: Floats, root: Floats) -> Floats:
@@ -115,24 +115,24 @@ class Disagreement:
             np.vstack([np.column_stack([drawn(*m) for m in half]) for half in models])
             for _ in range(draws)
         )
-        return Redrawn(np.concatenate(shown), predictions)
+        return Redrawn(np.concatenate(selected), predictions)
 
     def flattened(self) -> Floats:
-        """Return p̂_ij of the rows that were fitted on, as near to constant as the data allow.
+        """Return p̂_ij of the fitted rows, as close to constant as the data allow.
 
-        Chance gives a model slopes that are not real. The logits z are moved towards their mean m,
-        m + λ(z − m), with the least λ for which (1 − λ)²·Σ p̂(1 − p̂)(z − m)², the distance
+        Noise gives a model spurious slopes. The logits z are moved towards their mean m,
+        m + λ(z − m), with the smallest λ for which (1 − λ)²·Σ p̂(1 − p̂)(z − m)², the distance
         of that model from the estimate, is within its 95 % region.
         """
         p = np.clip(self.out_of_sample, 1e-9, 1 - 1e-9)
         z, weight = np.log(p / (1 - p)), p * (1 - p)
-        middle = (weight * z).sum(axis=0) / weight.sum(axis=0)
+        mean = (weight * z).sum(axis=0) / weight.sum(axis=0)
         limit = chi_square_critical_value(max(self.n_features - 1, 1), 0.05)
         for half in (0, 1):
             mine = self.half == half
-            distance = (weight[mine] * (z[mine] - middle) ** 2).sum(axis=0)
+            distance = (weight[mine] * (z[mine] - mean) ** 2).sum(axis=0)
             keep = np.maximum(1.0 - np.sqrt(limit / np.maximum(distance, 1e-9)), 0.0)
-            z[mine] = middle + keep * (z[mine] - middle)
+            z[mine] = mean + keep * (z[mine] - mean)
         return mu(z)
 
     def predict(self, contexts: Floats, left_out: Ints) -> Floats:
@@ -159,25 +159,26 @@ def _covariance_root(phi: Floats, theta: Floats) -> Floats:
 def reliability(predicted: Floats, differ: Bytes, features: int = 0) -> tuple[Reliability, ...]:
     """Compare predicted with observed disagreement of each pair, in bins of equally many rows.
 
-    ``features`` is how many numbers were fitted to each half of the rows.
+    ``features`` is the number of parameters fitted to each half of the rows.
     """
-    found: list[Reliability] = []
+    results: list[Reliability] = []
     for k in range(predicted.shape[1]):
         p, d = predicted[:, k], differ[:, k]
         count = int(np.clip(len(p) // ROWS_PER_BIN, 1, BINS))
         edges = np.unique(np.quantile(p, np.arange(1, count) / count))
-        place = np.searchsorted(edges, p)
+        bin_of = np.searchsorted(edges, p)
         bins: list[ReliabilityBin] = []
-        for b in np.unique(place).tolist():
-            mine = place == b
-            n = int(mine.sum())
-            bins.append(ReliabilityBin(n, float(p[mine].mean()), wilson(int(d[mine].sum()), n)))
-        off = float(sum(b.rows * abs(b.predicted - b.observed.value) for b in bins) / len(p))
-        found.append(Reliability(tuple(bins), off, judge_fit(bins, off, features)))
-    return tuple(found)
+        for b in np.unique(bin_of).tolist():
+            inside = bin_of == b
+            n = int(inside.sum())
+            observed = wilson(int(d[inside].sum()), n)
+            bins.append(ReliabilityBin(n, float(p[inside].mean()), observed))
+        error = float(sum(b.rows * abs(b.predicted - b.observed.value) for b in bins) / len(p))
+        results.append(Reliability(tuple(bins), error, classify_fit(bins, error, features)))
+    return tuple(results)
 
 
-def judge_fit(bins: Sequence[ReliabilityBin], off: float, features: int = 0) -> Fit:
+def classify_fit(bins: Sequence[ReliabilityBin], error: float, features: int = 0) -> Fit:
     """Judge predictions that are off by ``off`` on average.
 
     They are bad if off by more than 0.10, and by more than chance explains (χ² over the bins);
@@ -188,32 +189,32 @@ def judge_fit(bins: Sequence[ReliabilityBin], off: float, features: int = 0) -> 
     Examples
     --------
     >>> seen = [wilson(hits, 1000) for hits in (310, 370, 450)]
-    >>> tuple(judge_fit([ReliabilityBin(1000, 0.3, s)], abs(s.value - 0.3)) for s in seen)
+    >>> tuple(classify_fit([ReliabilityBin(1000, 0.3, s)], abs(s.value - 0.3)) for s in seen)
     ('good', 'rough', 'bad')
     """
     rows = np.array([b.rows for b in bins])
     p = np.array([b.predicted for b in bins])
     observed = np.array([b.observed.value for b in bins])
     misfit = float((rows * (observed - p) ** 2 / np.maximum(p * (1 - p), 1e-9)).sum())
-    limit = chi_square_critical_value(len(bins), CHANCE)
-    if off > BADLY_OFF and misfit > limit:
+    limit = chi_square_critical_value(len(bins), FALSE_ALARM_RATE)
+    if error > BAD_ERROR and misfit > limit:
         return "bad"
     spread = float(np.sqrt(np.average((p - np.average(p, weights=rows)) ** 2, weights=rows)))
     beyond_chance = misfit / (1.0 + 2.0 * features / len(bins)) > limit
-    return "rough" if beyond_chance and off > min(ROUGHLY_OFF, 0.5 * spread) else "good"
+    return "rough" if beyond_chance and error > min(ROUGH_ERROR, 0.5 * spread) else "good"
 
 
 def mu(z: Floats) -> Floats:
-    """Return the logistic function, without overflow."""
+    """Return the logistic function without overflow."""
     return 0.5 * (1.0 + np.tanh(0.5 * z))
 
 
 def _feature_map(x: Floats, degree: int, seen: int | None = None) -> Scaled:
-    """Return the map of contexts of which the first ``seen`` coordinates are known, or all."""
-    some = x[:ROWS_FOR_SCALE]  # in random order
-    low, high = np.quantile(some, [STRAY, 1 - STRAY], axis=0)
-    some = np.clip(some, low, high)
-    every = Polynomial(degree).monomials(x.shape[1])
-    unseen = [m for m in every if seen is not None and any(c >= seen for c in m)]
+    """Return the features of contexts with only the first ``seen`` coordinates, or all."""
+    subset = x[:ROWS_FOR_SCALE]  # rows are in random order
+    low, high = np.quantile(subset, [TAIL, 1 - TAIL], axis=0)
+    subset = np.clip(subset, low, high)
+    monomials = Polynomial(degree).monomials(x.shape[1])
+    unseen = [m for m in monomials if seen is not None and any(c >= seen for c in m)]
     inner = Polynomial(degree, without=tuple(unseen))
-    return Scaled.fit(some, inner, outside="clip").independent(some)
+    return Scaled.fit(subset, inner, outside="clip").independent(subset)

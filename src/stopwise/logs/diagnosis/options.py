@@ -1,4 +1,4 @@
-"""What a diagnosis recommends: the label-free rule, or a fixed depth."""
+"""The recommendation of a diagnosis: the label-free rule or a fixed depth."""
 
 from collections.abc import Sequence
 
@@ -24,52 +24,64 @@ def recommended(
     plan: LabelPlan,
     arms: Sequence[ArmSummary],
 ) -> Recommendation:
-    """Return the recommendation, by the labels if there are any, else by disagreement.
+    """Return the recommendation, by the labels if there are any, otherwise by disagreement.
 
-    ``stops`` (n,) and ``differ`` (n, pairs) are where the rule stops, and which pairs disagree.
+    ``stops`` (n,) is where the rule stops, ``differ`` (n, pairs) which pairs disagree.
     """
-    one = error_cost(cascade)
+    one_error = error_cost(cascade)
     if audit is not None:
         fixed = [
-            Option("fixed depth", arm.name, one * arm.total, arm.error, one * _loss(arm))
+            Option(
+                "fixed depth",
+                arm.name,
+                one_error * arm.total,
+                arm.error,
+                one_error * _loss(arm),
+            )
             for arm in arms
         ]
-        spent = one * (audit.rule_loss.value - audit.rule_error.value)
+        spent = one_error * (audit.rule_loss.value - audit.rule_error.value)
         rule = Option(
             "policy",
             RULE,
             spent,
             audit.rule_error,
-            one * audit.rule_loss,
-            tuple(one * more for more in audit.over_fixed),
+            one_error * audit.rule_loss,
+            tuple(one_error * extra for extra in audit.over_fixed),
         )
         return recommend(fixed, [rule], loss="total loss", labelled=audit.rows)
     losses = _cost_and_disagreement(cascade, differ)
-    mine = losses[np.arange(len(stops)), stops]
+    rule_losses = losses[np.arange(len(stops)), stops]
     fixed = [
-        Option("fixed depth", arm.name, one * arm.total, None, one * normal_mean(losses[:, i]))
+        Option(
+            "fixed depth",
+            arm.name,
+            one_error * arm.total,
+            None,
+            one_error * normal_mean(losses[:, i]),
+        )
         for i, arm in enumerate(arms)
     ]
     rule = Option(
         "policy",
         RULE,
-        one * float(cascade.cumulative[stops].mean()),
+        one_error * float(cascade.cumulative[stops].mean()),
         None,
-        one * normal_mean(mine),
-        tuple(one * normal_mean(mine - losses[:, i]) for i in range(cascade.n_arms)),
+        one_error * normal_mean(rule_losses),
+        tuple(one_error * normal_mean(rule_losses - losses[:, i]) for i in range(cascade.n_arms)),
     )
     first = ""
     if plan.labels:
         first = f"label {plural(plan.labels, 'row')} in which arms disagree"
-        first += " (--label-rows FILE.csv writes which)" if plan.rows else ""
+        first += " (--label-rows FILE.csv writes them)" if plan.rows else ""
     return recommend(fixed, [rule], loss="cost + disagreement", first=first)
 
 
 def _cost_and_disagreement(cascade: Cascade, differ: Bytes) -> Floats:
-    """Return C_i + 1{the answer of arm i is not that of the last} of each row and arm."""
+    """Return C_i + 1{arm i disagrees with the last arm} of each row and arm."""
     return cascade.cumulative + differs_from_deepest(cascade, differ)
 
 
 def _loss(arm: ArmSummary) -> Interval:
-    assert arm.loss is not None  # where there are labels, arms have losses
+    assert arm.loss is not None  # with labels, arms have losses
     return arm.loss

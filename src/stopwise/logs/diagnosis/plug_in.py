@@ -1,8 +1,8 @@
-"""What the rule would do with the fitted disagreements, row by row.
+"""Stops of the rule with the fitted disagreements, and their consequences.
 
     stop at the first arm i with C_j − C_i > p̂_ij(x) for all j > i, else at the last
 
-USS-PD decides so once it has learned; while it learns it goes deeper now and then. Arrays:
+USS-PD decides this way once it has learned; while it learns it sometimes goes deeper. Arrays:
 ``predicted`` (n, pairs) of p̂, ``differ`` (n, pairs) of disagreements, ``stops`` (n,), ``wrong``
 (n, K) from the labels; pairs in the order of ``cascade.pairs()``.
 """
@@ -16,12 +16,12 @@ from stopwise.logs.diagnosis.findings import ArmSummary, FrontierPoint, Saving
 from stopwise.logs.diagnosis.models import Redrawn
 from stopwise.policies.stopping import first_passing
 
-# The trade-off weights of the frontier: from a tenth of the costs given to ten times.
+# The trade-off weights of the frontier: from a tenth to ten times the costs.
 WEIGHTS = tuple(float(w) for w in np.logspace(-1, 1, 25))
 
 
 def plug_in_stops(cascade: Cascade, predicted: Floats, weight: float = 1.0) -> Ints:
-    """Return where the rule stops at each row, all costs multiplied by a weight.
+    """Return where the rule stops in each row, with all costs multiplied by a weight.
 
     Examples
     --------
@@ -38,12 +38,12 @@ def plug_in_stops(cascade: Cascade, predicted: Floats, weight: float = 1.0) -> I
 def summarise_arms(
     cascade: Cascade, answered: Ints, stops: Ints, differ: Bytes, wrong: Bytes | None
 ) -> tuple[ArmSummary, ...]:
-    """Return each arm: how often the rule stops there, and what always stopping there would do."""
-    found: list[ArmSummary] = []
-    steps = np.diff(cascade.cumulative, prepend=0.0)  # with their trade-off, as the totals
+    """Return how often the rule stops at each arm, and the result of always stopping there."""
+    summaries: list[ArmSummary] = []
+    steps = np.diff(cascade.cumulative, prepend=0.0)  # including the trade-off, like the totals
     for i, total in enumerate(cascade.cumulative.tolist()):
         error = None if wrong is None else wilson(int(wrong[:, i].sum()), len(wrong))
-        found.append(
+        summaries.append(
             ArmSummary(
                 name=cascade.names[i],
                 cost=float(steps[i]),
@@ -55,51 +55,54 @@ def summarise_arms(
                 loss=None if error is None else error + total,
             )
         )
-    return tuple(found)
+    return tuple(summaries)
 
 
 def saving(
     cascade: Cascade, stops: Ints, differ: Bytes, redrawn: Redrawn, flattened: Floats
 ) -> Saving:
-    """Return what the rule saves against always going to the last arm.
+    """Return the saving of the rule compared with always running the last arm.
 
-    ``redrawn`` are predictions that other rows might have given: they widen both intervals. That of
-    the saving reaches as far up as down, because a model drawn about an estimate is noisier than
-    the estimate and mostly saves less. ``flattened`` is the least varied prediction (n, pairs)
-    that the data allow: the interval reaches to what that would save.
+    ``redrawn`` are predictions of models from other samples: they widen both intervals. The
+    interval of the saving is symmetric, because a model drawn around an estimate is noisier than
+    the estimate and mostly saves less. It extends to the saving of ``flattened``, the least varied
+    predictions (n, pairs) that the data allow.
     """
     last = float(cascade.cumulative[-1])
     mean = normal_mean(last - cascade.cumulative[stops])
     differs = differs_from_deepest(cascade, differ)
-    some, rows = differs[redrawn.rows], np.arange(len(redrawn.rows))
-    changed = float(some[rows, stops[redrawn.rows]].mean())
+    differs_redrawn = differs[redrawn.rows]
+    rows = np.arange(len(redrawn.rows))
+    changed = float(differs_redrawn[rows, stops[redrawn.rows]].mean())
 
-    def saved(ends: Ints) -> float:
-        return last - float(cascade.cumulative[ends].mean())
+    def saved(stops: Ints) -> float:
+        return last - float(cascade.cumulative[stops].mean())
 
-    saved_moves, changed_moves = list[float](), list[float]()
+    saved_shifts: list[float] = []
+    changed_shifts: list[float] = []
     for p in redrawn.predictions:
-        ends = plug_in_stops(cascade, p)
-        saved_moves.append(abs(saved(ends) - mean.value))
-        changed_moves.append(abs(float(some[rows, ends].mean()) - changed))
-    moved = float(np.quantile(saved_moves, 0.95))
-    reach = float(np.hypot(moved, mean.high - mean.value))
+        redrawn_stops = plug_in_stops(cascade, p)
+        saved_shifts.append(abs(saved(redrawn_stops) - mean.value))
+        redrawn_changed = float(differs_redrawn[rows, redrawn_stops].mean())
+        changed_shifts.append(abs(redrawn_changed - changed))
+    model_error = float(np.quantile(saved_shifts, 0.95))
+    half_width = float(np.hypot(model_error, mean.high - mean.value))
     flat = saved(plug_in_stops(cascade, flattened))
-    low, high = min(mean.value - reach, flat), max(mean.value + reach, flat)
+    low, high = min(mean.value - half_width, flat), max(mean.value + half_width, flat)
     most = last - float(cascade.cumulative[0])
     per_round = Interval(mean.value, low, high).clipped(0.0, most)
     share = per_round / last if last else Interval(0.0, 0.0, 0.0)
-    changed_reach = float(np.quantile(changed_moves, 0.95))
+    changed_error = float(np.quantile(changed_shifts, 0.95))
     changes = float(differs[np.arange(len(stops)), stops].mean())
-    return Saving(per_round, share, widened_wilson(changes, len(stops), changed_reach))
+    return Saving(per_round, share, widened_wilson(changes, len(stops), changed_error))
 
 
 def frontier(
     cascade: Cascade, predicted: Floats, differ: Bytes, labels: tuple[Floats, Bytes] | None
 ) -> tuple[FrontierPoint, ...]:
-    """Return the rule at every trade-off weight: cost in the original units against disagreement.
+    """Return the rule's cost, in the original units, and its disagreement at every weight.
 
-    ``labels`` are p̂ and errors of the labelled rows, where there are any.
+    ``labels`` are p̂ and errors of the labelled rows, if there are any.
     """
     points: list[FrontierPoint] = []
     for weight in WEIGHTS:
@@ -107,8 +110,8 @@ def frontier(
         error = None
         if labels is not None:
             p, wrong = labels
-            missed = wrong[np.arange(len(p)), plug_in_stops(cascade, p, weight)]
-            error = wilson(int(missed.sum()), len(p))
+            errors = wrong[np.arange(len(p)), plug_in_stops(cascade, p, weight)]
+            error = wilson(int(errors.sum()), len(p))
         cost = float(cascade.cumulative[stops].mean())
         points.append(FrontierPoint(weight, cost, _from_deepest(cascade, stops, differ), error))
     return tuple(points)

@@ -1,4 +1,4 @@
-"""The report of a diagnosis as files."""
+"""Write the report of a diagnosis."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,9 +23,9 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def as_json(diagnosis: Diagnosis, command: str = "") -> bytes:
-    """Return a diagnosis as JSON, with the version and the command it comes from."""
-    found = {"stopwise": __version__, "command": command} | msgspec.structs.asdict(diagnosis)
-    return msgspec.json.format(msgspec.json.encode(found)) + b"\n"
+    """Return a diagnosis as JSON, with the version and the command that produced it."""
+    fields = {"stopwise": __version__, "command": command} | msgspec.structs.asdict(diagnosis)
+    return msgspec.json.format(msgspec.json.encode(fields)) + b"\n"
 
 
 def write_report(
@@ -33,13 +33,13 @@ def write_report(
 ) -> Path:
     """Write ``report.html``, ``diagnosis.json`` and ``figures`` into a folder; return the page.
 
-    The page needs nothing beside it. The same diagnosis gives the same bytes. All files are
-    written, or none. ``command`` gives the same numbers again; ``progress`` is called as
-    ``progress("drawing", done, of)``, in pictures.
+    The page is self-contained, and the same diagnosis gives the same bytes. Either all files are
+    written or none. ``command`` is the command that reproduces the numbers; ``progress`` is called
+    as ``progress("drawing", done, of)`` for each figure.
     """
     need_matplotlib("logs")
-    found = sections(diagnosis)
-    pictures = [p.picture for s in found for p in s.panels if p.picture is not None]
+    content = sections(diagnosis)
+    pictures = [p.picture for s in content for p in s.panels if p.picture is not None]
     drawn: dict[str, FigureFiles] = {}
     files: dict[str, bytes] = {}
     for done, picture in enumerate(pictures):
@@ -54,20 +54,20 @@ def write_report(
         "diagnosis.html",
         title=f"Diagnosis of {plain(diagnosis.log)}",
         skip=("verdict", "Skip to the verdict"),
-        contents=[*((s.name, s.title) for s in found), ("how", "How it was computed")],
+        contents=[*((s.name, s.title) for s in content), ("how", "How it was computed")],
         d=diagnosis,
         sign=sign,
         badge=badge,
         numbers=main_numbers(diagnosis),
         colours=colours(len(diagnosis.arms)),
-        sections=found,
+        sections=content,
         drawn=drawn,
         facts=[
             ("Rows", f"{diagnosis.rows:,} in the log, {diagnosis.full_depth:,} with every output"),
             ("Fitted on", plural(diagnosis.used, "row")),
             ("Labels", plural(diagnosis.labelled, "row") if diagnosis.labelled else "none"),
             ("Context", join_list([code(name) for name in diagnosis.context]) or "none"),
-            *((f"Column {name}", words) for name, words in diagnosis.columns.items()),
+            *((f"Column {name}", encoding) for name, encoding in diagnosis.columns.items()),
             ("Seed", str(diagnosis.seed)),
             ("Stopwise", __version__),
         ],
@@ -81,10 +81,9 @@ def write_report(
 
 
 def write_label_rows(log: Log, rows: Sequence[int], path: Path) -> None:
-    """Write `LabelPlan.rows` of a log as CSV, numbered from 1, with empty labels.
+    """Write `LabelPlan.rows` of a log as CSV, numbered from 1, with empty label columns.
 
-    These have the form of the labels in the log: a column ``label``, or ``right.<arm>`` for each
-    arm.
+    The label columns are those of the log: ``label``, or ``right.<arm>`` for each arm.
     """
     labels = [RIGHT + arm for arm in log.arms] if log.layout.right else ["label"]
     texts = log.read_cells(["id", "time", *log.layout.outputs], rows)
@@ -95,6 +94,6 @@ def write_label_rows(log: Log, rows: Sequence[int], path: Path) -> None:
 
 
 def replay_command(diagnosis: Diagnosis, command: str) -> str:
-    """Return the command that compares policies on the log that a command diagnosed."""
+    """Return the `stopwise replay` command for the log of a `stopwise diagnose` command."""
     labels = " --labels 100" if diagnosis.labelled else ""
     return f"{command.replace('diagnose', 'replay', 1)} --answers{labels}"

@@ -1,10 +1,10 @@
-"""One pass over a log, in bounded memory: counts of all rows, a random sample for models.
+"""Counts and a random sample of a log, in one pass and bounded memory.
 
-Models and the rule need rows on which every arm answered. Where a policy stopped rounds early
-those rows are not typical: it went deep where arms disagree. So the sample is balanced: rows are
-grouped by where the policy decided to stop, and every group gets the share in the sample that it
-has in the log. That is exact where some rounds of each group went to the last arm at random, and
-changes nothing where every row has every output.
+Models and the rule need rows on which every arm answered. If a policy stopped rounds early, these
+rows are not typical, because it went deep where arms disagree. So the sample is balanced: rows are
+grouped by the arm at which the policy decided to stop, and each group has the same share in the
+sample as in the log. This is exact if some rounds of each group went to the last arm at random,
+and has no effect if every row has every output.
 """
 
 import math
@@ -16,18 +16,18 @@ import numpy as np
 from stopwise.arrays import Bools, Bytes, Floats, Ints
 from stopwise.logs.chunk import Chunk
 
-# A group smaller than this share of the log must not decide how large the sample is.
+# Groups below this share of the log do not limit the sample size.
 SMALL_GROUP = 0.01
-# A simulated log may have been drawn from the same seed: the choice of its rows must not repeat it.
+# Keeps sampling independent of a simulated log that was drawn from the same seed.
 STREAM = 20201
-CHOSEN = 4.0  # standard errors by which labels are too often of rows in which arms disagree
+MAX_STANDARD_ERRORS = 4.0  # of excess disagreement in labelled rows, before they count as selected
 
 
 class Sample(NamedTuple):
-    """Rows on which every arm answered, in random order: that of ``key`` (n,).
+    """Rows on which every arm answered, in the random order of ``key`` (n,).
 
-    ``number`` (n,) of the row in the log; ``contexts`` (n, d); ``differ`` (n, pairs); ``wrong``
-    (n, K), known of the rows that are ``labelled`` (n,), and 0 in others.
+    ``number`` (n,) is the row in the log; ``contexts`` are (n, d), ``differ`` (n, pairs); ``wrong``
+    (n, K) is valid in ``labelled`` (n,) rows, and 0 in others.
     """
 
     key: Floats
@@ -39,12 +39,12 @@ class Sample(NamedTuple):
 
     @property
     def n(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.number)
 
     def take(self, which: Any) -> "Sample":
-        """Return some of the rows, in the order given."""
-        columns: Any = self  # each has its own type
+        """Return the rows of an index, in its order."""
+        columns: Any = self  # of different types
         return Sample(*(column[which] for column in columns))
 
     @staticmethod
@@ -56,7 +56,7 @@ class Sample(NamedTuple):
 
 
 class LogSurvey(NamedTuple):
-    """What one pass over a log found; ``audited`` is a sample of labelled rows."""
+    """Counts and samples of a log; ``audited`` is a sample of labelled rows."""
 
     rows: int
     full_depth: int
@@ -69,9 +69,9 @@ class LogSurvey(NamedTuple):
 
 
 def survey(chunks: Iterable[Chunk], n_arms: int, *, sample: int, seed: int) -> LogSurvey:
-    """Read every chunk once; the result does not depend on how rows are cut into chunks.
+    """Read every chunk once; the result does not depend on the chunk size.
 
-    ``sample`` is the most rows to hold, ``seed`` that of their choice.
+    ``sample`` is the maximum number of rows to hold, ``seed`` the seed of the sample.
     """
     deeper = np.array([j for i in range(n_arms) for j in range(i + 1, n_arms)])
     random = np.random.default_rng([seed, STREAM])
@@ -82,7 +82,7 @@ def survey(chunks: Iterable[Chunk], n_arms: int, *, sample: int, seed: int) -> L
     group_rows = np.zeros(n_arms + 1, dtype=np.int64)
     for chunk in chunks:
         n, ran, differ = chunk.n, chunk.rounds.answered, chunk.rounds.differ
-        keys = random.random(n)  # the rows with the least keys are the sample
+        keys = random.random(n)  # the rows with the smallest keys form the sample
         answered += (ran[:, None] > np.arange(n_arms)).sum(axis=0)
         both = ran[:, None] > deeper
         pair_rows += both.sum(axis=0)
@@ -94,10 +94,10 @@ def survey(chunks: Iterable[Chunk], n_arms: int, *, sample: int, seed: int) -> L
         if chunk.rounds.right is not None:
             wrong[labelled] = ~chunk.rounds.right[labelled]
         number, contexts = chunk.first + np.arange(n), chunk.rounds.contexts
-        everything = Sample(keys, number, contexts, differ, wrong, labelled)
+        rows = Sample(keys, number, contexts, differ, wrong, labelled)
         deep = ran == n_arms
-        retained.add(everything, group, deep)
-        audited.add(everything, group, deep & labelled)
+        retained.add(rows, group, deep)
+        audited.add(rows, group, deep & labelled)
         full_depth += int(deep.sum())
         done += n
     return LogSurvey(
@@ -113,53 +113,54 @@ def survey(chunks: Iterable[Chunk], n_arms: int, *, sample: int, seed: int) -> L
 
 
 def with_agreed(labelled: Sample, rows: Sample) -> Sample:
-    """Return labelled rows with the share of agreement that all rows have.
+    """Return the labelled rows, completed to the share of agreement of all rows.
 
-    Labels may have been asked for only where arms disagree. Then rows of the sample in which all
-    agree are added, with no error counted: whatever it is, all arms make it, so that differences
-    between arms are right. Where labels seem a random choice of rows, nothing is changed.
+    If labels were requested only where arms disagree, rows of the sample in which all arms agree
+    are added, with no error counted. All arms share any error in these rows, so differences between
+    arms are unbiased. If labels are a random choice of rows, they are returned unchanged.
     """
     if not labelled.n:
         return rows.take(slice(0))
-    some, share = labelled.differ.any(axis=1), float(rows.differ.any(axis=1).mean())
-    n, hits = labelled.n, int(some.sum())
-    if hits <= n * share + CHOSEN * math.sqrt(n * share * (1 - share)):
+    disagree = labelled.differ.any(axis=1)
+    share = float(rows.differ.any(axis=1).mean())
+    n, hits = labelled.n, int(disagree.sum())
+    if hits <= n * share + MAX_STANDARD_ERRORS * math.sqrt(n * share * (1 - share)):
         return labelled
     agreed = rows.take(~rows.differ.any(axis=1)).take(slice(round(hits * (1 / share - 1))))
     without_errors = agreed._replace(
         wrong=np.zeros_like(agreed.wrong), labelled=np.ones_like(agreed.labelled)
     )
-    return Sample.joined([labelled.take(some), without_errors])
+    return Sample.joined([labelled.take(disagree), without_errors])
 
 
 class _Groups:
-    """Of every group the rows with the least keys, as many as may be retained."""
+    """The rows of each group with the smallest keys, up to a limit."""
 
     def __init__(self, most: int) -> None:
         self.seen: dict[int, int] = {}  # rows of each group so far
         self._most = most
         self._rows: dict[int, list[Sample]] = {}
-        self._limit: dict[int, float] = {}  # keys above cannot be among the least any more
+        self._limit: dict[int, float] = {}  # larger keys are no longer retained
 
     def add(self, rows: Sample, group: Ints, chosen: Bools) -> None:
         for g in np.unique(group[chosen]).tolist():
-            mine = chosen & (group == g)
-            self.seen[g] = self.seen.get(g, 0) + int(mine.sum())
+            members = chosen & (group == g)
+            self.seen[g] = self.seen.get(g, 0) + int(members.sum())
             held = self._rows.setdefault(g, [])
-            part = rows.take(mine & (rows.key < self._limit.get(g, np.inf)))
+            part = rows.take(members & (rows.key < self._limit.get(g, np.inf)))
             if part.n:
                 held.append(part)
-            # a quarter more are allowed, so that sorting is rare
+            # sort only when a quarter more than needed are held
             if sum(part.n for part in held) > self._most + self._most // 4 + 1024:
                 self._rows[g] = [self.least(g)]
                 self._limit[g] = float(self._rows[g][0].key[-1])
 
     def least(self, g: int) -> Sample:
-        """Return the rows of a group that are retained."""
+        """Return the retained rows of a group."""
         return Sample.joined(self._rows[g]).take(slice(self._most))
 
     def balanced(self, group_rows: Ints) -> Sample:
-        """Return a sample in which every group has the share it has in the log."""
+        """Return a sample in which each group has the same share as in the log."""
         if not self._rows:
             nothing: Any = np.empty((0, 0))
             return Sample(*[nothing] * len(Sample._fields))

@@ -1,4 +1,4 @@
-"""The answer: whether this cascade can be learned without labels, and what to do."""
+"""The verdict: whether a cascade can be learned without labels, and the next step."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,14 +16,14 @@ from stopwise.logs.diagnosis.findings import (
 from stopwise.logs.recommendation import Recommendation
 from stopwise.reporting.wording import number, percent, percent_interval, plural
 
-# The rule may lose this share of the best fixed depth's loss and still count as learnable …
+# Learnable: the rule loses at most this share of the best fixed depth's loss …
 TOLERATED = 0.02
-# … if the labels leave no room for a loss of more than this share.
+# … and the labels exclude a loss of more than this share.
 RULED_OUT = 0.10
-# From this share of the rows on, the rule is as good as a fixed depth.
+# At or above this share of rows at one arm, the rule is treated as a fixed depth.
 ALL_BUT_ALWAYS = 0.995
 
-# Sign (so that colour is never needed) and colour class of the badge.
+# Sign (so that the badge does not depend on colour) and colour class of the badge.
 BADGES: dict[Answer, tuple[str, str]] = {
     "learnable": ("✓", "held"),
     "probably": ("?", "open"),
@@ -33,24 +33,25 @@ BADGES: dict[Answer, tuple[str, str]] = {
 }
 
 UNVERIFIED = (
-    "Without labels weak dominance cannot be verified: that where an arm is best, every deeper arm "
-    "costs more than the two disagree. Where it fails, Stopwise goes deeper than it should."
+    "Weak dominance cannot be verified without labels: where an arm is best, every deeper arm must "
+    "cost more than the two disagree. Where this fails, Stopwise goes deeper than it should."
 )
 POLICIES = (
     "stopwise replay plays the policies on this log and recommends one of them or a fixed depth: "
-    "uss-anchor, which needs no labels; uss-laplace, which with labels=100 learns from a hundred "
-    "where continuing corrects; and uss-pd, which has proofs."
+    "uss-anchor, which needs no labels; uss-laplace, which with labels=100 learns from 100 labels "
+    "where continuing corrects answers; and uss-pd, which has proven bounds."
 )
 ENOUGH_TO_TELL = (
-    ", which tells it from none. If the result is closer, the next diagnosis says how many more."
+    ", enough to distinguish it from zero. If the result is too close to call, the next diagnosis "
+    "says how many more are needed."
 )
-SHARED = "Errors that all arms make alike are not counted: they change no comparison."
+SHARED = "Errors that all arms share are not counted: they do not affect comparisons."
 
 
 class Evidence(NamedTuple):
-    """What a verdict is judged by; amounts are in a unit in which an error costs ``one_error``.
+    """The inputs of a verdict; amounts are in a unit in which an error costs ``one_error``.
 
-    ``higher`` is the next degree of the models, if it predicts held-out rows better.
+    ``higher_degree`` is the next degree of the models if it predicts held-out rows better.
     """
 
     arms: Sequence[ArmSummary]
@@ -59,7 +60,7 @@ class Evidence(NamedTuple):
     plan: LabelPlan
     recommendation: Recommendation
     audit: Audit | None = None
-    higher: int | None = None
+    higher_degree: int | None = None
     one_error: float = 1.0
 
     @property
@@ -68,43 +69,44 @@ class Evidence(NamedTuple):
         return [arm.name for arm in self.arms]
 
 
-def judge(found: Evidence) -> Verdict:
+def judge(evidence: Evidence) -> Verdict:
     """Return the verdict, with its headline, its reason and further points.
 
-    With labels the losses decide: "learnable" if the label-free rule loses at most 2 % to the best
-    fixed depth (and the labels exclude 10 %) and saves something; "not from disagreement alone" if
-    it surely loses more than 2 %; else "probably". Without labels it is "labels needed", and "not
-    from disagreement alone" if the models do not fit. There is "nothing to learn" if no deeper arm
-    can be worth its cost, whoever is right; or if the labels contradict nothing, and one arm takes
-    all but 0.5 % of the rows.
+    With labels the losses decide: "learnable" if the label-free rule loses at most 2 % against the
+    best fixed depth (and the labels exclude 10 %) and saves something; "not from disagreement
+    alone" if it loses more than 2 % at 95 % confidence; otherwise "probably". Without labels it is
+    "labels needed", or "not from disagreement alone" if the models do not fit. It is "nothing to
+    learn" if no deeper arm can be worth its cost, even if it is always right; or if the labels do
+    not refute the rule, and it stops at one arm in all but 0.5 % of the rows.
     """
-    names, plan, audit = found.names, found.plan, found.audit
-    off = [p for p in found.pairs if p.reliability.fit != "good"]
-    misfit = _misfit(names, off, found.higher) if off else ""
+    names, plan, audit = evidence.names, evidence.plan, evidence.audit
+    misfitting = [p for p in evidence.pairs if p.reliability.fit != "good"]
+    misfit = _misfit(names, misfitting, evidence.higher_degree) if misfitting else ""
     if audit is not None:
-        answer, reason = _by_labels(found, audit)
-        points = [_worse_by_labels(names, found.pairs), _labels_needed(found)]
+        answer, reason = _by_labels(evidence, audit)
+        points = [_worse_by_labels(names, evidence.pairs), _labels_needed(evidence)]
     else:
         answer: Answer = "labels needed"
-        if any(p.reliability.fit == "bad" for p in off):
+        if any(p.reliability.fit == "bad" for p in misfitting):
             answer, reason, misfit = "not from disagreement alone", misfit, ""
         else:
-            reason = _without_labels(found)
-        points = [_labels_needed(found), UNVERIFIED]
-    most = max(found.arms, key=lambda arm: arm.stops.value)
+            reason = _without_labels(evidence)
+        points = [_labels_needed(evidence), UNVERIFIED]
+    most = max(evidence.arms, key=lambda arm: arm.stops.value)
     settled = audit is not None or not plan.labels
     nearly_all = settled and most.stops.value >= ALL_BUT_ALWAYS
     no_labels_needed = settled and answer == "labels needed"
     if nearly_all:
         share = f"{percent(most.stops.value)} of the rows"
-        reason = f"Stopwise would stop at {most.name} in {share}, like always {most.name}. {reason}"
+        same = f"the same as always {most.name}"
+        reason = f"Stopwise would stop at {most.name} in {share}: {same}. {reason}"
     if no_labels_needed or (nearly_all and answer != "not from disagreement alone"):
         answer = "nothing to learn"
-    totals = [arm.total / found.one_error for arm in found.arms]
+    totals = [arm.total / evidence.one_error for arm in evidence.arms]
     if doubt := costs_doubt(names, totals):
-        reason = f"Warning: {doubt}; amounts of money need --error-cost. {reason}"
-    points = [*points, *_never_worth_it(found), misfit, POLICIES]
-    return Verdict(answer, _headline(found, answer), reason, tuple(filter(None, points)))
+        reason = f"Warning: {doubt}; to use amounts of money, add --error-cost. {reason}"
+    points = [*points, *_too_expensive(evidence), misfit, POLICIES]
+    return Verdict(answer, _headline(evidence, answer), reason, tuple(filter(None, points)))
 
 
 def needs_other_models(pairs: Sequence[PairSummary], audit: Audit | None) -> bool:
@@ -118,8 +120,8 @@ def _loses(audit: Audit) -> bool:
     return audit.lost.value > TOLERATED * audit.best_fixed_loss.value and audit.lost.low > 0
 
 
-def _headline(found: Evidence, answer: Answer) -> str:
-    names, plan, chosen = found.names, found.plan, found.recommendation
+def _headline(evidence: Evidence, answer: Answer) -> str:
+    names, plan, chosen = evidence.names, evidence.plan, evidence.recommendation
     always = f"always {chosen.name}" if chosen.kind == "fixed depth" else ""
     match answer:
         case "learnable" if always:
@@ -130,50 +132,50 @@ def _headline(found: Evidence, answer: Answer) -> str:
             return f"More labels are needed to say whether Stopwise is better than {always}"
         case "probably":
             return "This cascade can probably learn where to stop, without labels"
-        case "nothing to learn" if found.audit is None:
+        case "nothing to learn" if evidence.audit is None:
             return f"There is nothing to learn: no arm after {names[plan.first]} is worth its cost"
         case "nothing to learn":
-            most = max(found.arms, key=lambda arm: arm.stops.value)
+            most = max(evidence.arms, key=lambda arm: arm.stops.value)
             return f"There is nothing to learn: Stopwise would always stop at {most.name}"
-        case "not from disagreement alone" if found.audit is not None:
+        case "not from disagreement alone" if evidence.audit is not None:
             return "This cascade cannot learn where to stop from disagreement alone"
         case _:
             pass
     if not plan.labels:
         return f"No arm after {names[plan.first]} is worth its cost on all rows"
-    return f"Labels on {plural(plan.labels, 'row')} are needed to say whether {_question(found)}"
+    return f"Labels on {plural(plan.labels, 'row')} are needed to say whether {_question(evidence)}"
 
 
-def _question(found: Evidence) -> str:
-    first, second = found.names[found.plan.first], found.plan.second
+def _question(evidence: Evidence) -> str:
+    first, second = evidence.names[evidence.plan.first], evidence.plan.second
     if second is None:
         return f"Stopwise is better than always {first}"
-    return f"{found.names[second]} is worth its price"
+    return f"{evidence.names[second]} is worth its price"
 
 
-def _without_labels(found: Evidence) -> str:
-    worst = max(found.pairs, key=lambda p: p.reliability.calibration_error)
+def _without_labels(evidence: Evidence) -> str:
+    worst = max(evidence.pairs, key=lambda p: p.reliability.calibration_error)
     off = f"{100 * worst.reliability.calibration_error:.1f} points"
     fit = f"Disagreement is predicted to within {off} on average"
-    last = found.names[-1]
-    if found.saving.per_round.low <= 0:
+    last = evidence.names[-1]
+    if evidence.saving.per_round.low <= 0:
         return f"{fit}. At these costs Stopwise would hardly ever stop before {last}: no saving."
-    less = percent(found.saving.share.value)
-    if not found.plan.labels:
-        first = found.names[found.plan.first]
+    less = percent(evidence.saving.share.value)
+    if not evidence.plan.labels:
+        first = evidence.names[evidence.plan.first]
         return (
-            f"{fit}. Deeper arms disagree with {first} too rarely to be worth what they cost more, "
-            f"even if they are always right: always {first} saves {less} of what always {last} "
-            "costs."
+            f"{fit}. Deeper arms disagree with {first} too rarely to be worth their extra cost, "
+            f"even if they are always right: always {first} saves {less} of the cost of always "
+            f"{last}."
         )
     return (
-        f"{fit}, and stopping early saves {less} of what always {last} costs; but without labels "
-        f"it cannot be said whether {_question(found)}."
+        f"{fit}, and stopping early saves {less} of the cost of always {last}; but without labels "
+        f"it cannot be said whether {_question(evidence)}."
     )
 
 
-def _labels_needed(found: Evidence) -> str:
-    names, plan = found.names, found.plan
+def _labels_needed(evidence: Evidence) -> str:
+    names, plan = evidence.names, evidence.plan
     gap, gain = number(plan.gap), plan.gain
     if not plan.labels and gain is None:
         return ""
@@ -181,8 +183,8 @@ def _labels_needed(found: Evidence) -> str:
         return (
             f"Labels on {plan.labels:,} random rows in which arms disagree{_too_few(plan)} are "
             f"needed to say whether Stopwise is worth the {gap} a round that it costs more than "
-            f"always {names[plan.first]}: where the two answer differently, what it corrects less "
-            f"what it spoils must be {percent(plan.needed)} of the rows, and the labels give that "
+            f"always {names[plan.first]}: where the two answers differ, corrected minus spoiled "
+            f"answers must be {percent(plan.needed)} of the rows, and the labels estimate this "
             f"to within ±{100 * plan.width:.2g} points (95 %){ENOUGH_TO_TELL} {_where(plan)}"
         )
     first, second = names[plan.first], names[plan.second]
@@ -191,22 +193,22 @@ def _labels_needed(found: Evidence) -> str:
         return (
             f"The labels settle that {second} on all rows is "
             f"{'' if gain.value >= plan.needed else 'not '}worth the {gap} that it costs more than "
-            f"{first}: where the two disagree, what it corrects less what it spoils is {settled} "
+            f"{first}: where the two disagree, corrected minus spoiled answers are {settled} "
             f"of the rows, and must be {percent(plan.needed)}."
         )
-    told = "are needed to say" if gain is None else "would settle"
+    purpose = "are needed to say" if gain is None else "would settle"
     return (
         f"Labels on {plan.labels:,} {'more ' if gain else ''}random rows in which arms disagree"
-        f"{_too_few(plan)} {told} whether {second} on all rows is worth the {gap} that it costs "
-        f"more than {first}: where the two disagree, what it corrects less what it spoils must be "
-        f"{percent(plan.needed)} of the rows, and the labels give that to within "
+        f"{_too_few(plan)} {purpose} whether {second} on all rows is worth the {gap} that it costs "
+        f"more than {first}: where the two disagree, corrected minus spoiled answers must be "
+        f"{percent(plan.needed)} of the rows, and the labels estimate this to within "
         f"±{100 * plan.width:.2g} points (95 %){'.' if gain else ENOUGH_TO_TELL} {_where(plan)}"
     )
 
 
 def _too_few(plan: LabelPlan) -> str:
     some = len(plan.rows)
-    few = f" (the log has {some:,} without a label: too few to settle it)"
+    few = f" (the log has only {some:,} rows without a label: too few to settle it)"
     return few if some < plan.labels else ""
 
 
@@ -216,38 +218,38 @@ def _where(plan: LabelPlan) -> str:
     return "They must come from new rounds."
 
 
-def _never_worth_it(found: Evidence) -> list[str]:
-    """Name the arms that cost more than they can correct, on all rows, whoever is right."""
-    names, sentences = found.names, dict[int, str]()
-    for p in found.pairs:
-        if p.rate.value < p.gap / found.one_error:
+def _too_expensive(evidence: Evidence) -> list[str]:
+    """Name the arms that cost more than they can correct on all rows, even if always right."""
+    names, sentences = evidence.names, dict[int, str]()
+    for p in evidence.pairs:
+        if p.rate.value < p.gap / evidence.one_error:
             sentences[p.second] = (
                 f"{names[p.second]} costs {number(p.gap)} more than {names[p.first]}, and the two "
                 f"disagree in {percent(p.rate.value)} of the rows: on all rows {names[p.second]} "
-                "is not worth it, even if it is always right. That takes no labels."
+                "is not worth its cost, even if it is always right. No labels are needed to say so."
             )
     return list(sentences.values())
 
 
 def _worse_by_labels(names: Sequence[str], pairs: Sequence[PairSummary]) -> str:
-    """Name the arm that surely spoils more answers of a cheaper one than it corrects, if any."""
+    """Name the arm that spoils more answers of a cheaper arm than it corrects, at 95 %."""
     worse = [(p.rate.value * p.gain.value, p) for p in pairs if p.gain and p.gain.high < 0]
     if not worse:
         return ""
-    change, p = min(worse, key=lambda found: found[0])
+    change, p = min(worse, key=lambda item: item[0])
     return (
         f"By the labels {names[p.second]} spoils more answers of {names[p.first]} than it corrects "
         f"(by {percent(-change)} of the rows), and it costs more. Leave it out of the outputs and "
-        "diagnose the rest again."
+        "diagnose the remaining arms again."
     )
 
 
-def _by_labels(found: Evidence, audit: Audit) -> tuple[Answer, str]:
-    names, lost, best = found.names, audit.lost, audit.best_fixed_loss.value
+def _by_labels(evidence: Evidence, audit: Audit) -> tuple[Answer, str]:
+    names, lost, best = evidence.names, audit.lost, audit.best_fixed_loss.value
     losses = (
-        f"on {audit.rows:,} labelled rows it loses {number(audit.rule_loss.value)} per round "
-        f"({'errors not common to all arms' if audit.differing else 'errors'} and costs), and "
-        f"stopping always at {names[audit.best_fixed]} loses {number(best)}"
+        f"on {audit.rows:,} labelled rows it loses {number(audit.rule_loss.value)} a round "
+        f"({'errors that not all arms share' if audit.differing else 'errors'} and costs), and "
+        f"always {names[audit.best_fixed]} loses {number(best)}"
     )
     difference = (
         f"{number(abs(lost.value))} {'more' if lost.value > 0 else 'less'} "
@@ -257,31 +259,32 @@ def _by_labels(found: Evidence, audit: Audit) -> tuple[Answer, str]:
         wrong = f"{losses}. That is {difference} than necessary."
         if audit.rule_depth > audit.best_fixed:
             return "not from disagreement alone", f"Stopwise goes too deep: {wrong}"
-        # where p̂ is right the rule stops early only where continuing costs more than it repairs
+        # with a correct p̂, the rule stops early only where continuing costs more than it corrects
         reason = "Stopwise stops too early, so the models of disagreement do not fit"
-        return "not from disagreement alone", f"{reason}: {wrong} {_advice(found.higher)}"
+        return "not from disagreement alone", f"{reason}: {wrong} {_advice(evidence.higher_degree)}"
     if lost.value > TOLERATED * best or lost.high > RULED_OUT * best:
         reason = f"The labels are too few to be sure: {losses}. Stopwise loses {difference}."
         return "probably", reason
-    if found.saving.per_round.low <= 0:
+    if evidence.saving.per_round.low <= 0:
         return (
             "probably",
             f"{losses[0].upper()}{losses[1:]}. No saving: it always runs {names[-1]}.",
         )
-    return "learnable", f"Stopwise does as well as the best fixed depth or better: {losses}."
+    return "learnable", f"Stopwise does at least as well as the best fixed depth: {losses}."
 
 
-def _misfit(names: Sequence[str], off: Sequence[PairSummary], higher: int | None) -> str:
+def _misfit(names: Sequence[str], off: Sequence[PairSummary], higher_degree: int | None) -> str:
     worst = max(off, key=lambda p: p.reliability.calibration_error)
     return (
         f"The model of disagreement does not fit well: for {names[worst.first]} and "
         f"{names[worst.second]} it is off by "
-        f"{100 * worst.reliability.calibration_error:.2g} points on average, and so may be "
-        f"decisions where the margin is small. {_advice(higher)}"
+        f"{100 * worst.reliability.calibration_error:.2g} points on average, so decisions with a "
+        f"small margin may be wrong. {_advice(higher_degree)}"
     )
 
 
-def _advice(higher: int | None) -> str:
-    if higher is None:
+def _advice(higher_degree: int | None) -> str:
+    if higher_degree is None:
         return "Try better context columns: a higher --degree does not help on held-out rows."
-    return f"Try --degree {higher}, which predicts held-out rows better, or better context columns."
+    better = f"--degree {higher_degree}, which predicts held-out rows better"
+    return f"Try {better}, or better context columns."

@@ -1,1 +1,1 @@
-"""Replay: what policies would have done with the rounds of a log."""
+"""Replay of policies on the rounds of a log."""

@@ -1,4 +1,4 @@
-"""Totals over tenants, and the recommendation over weights of the costs."""
+"""Totals over tenants, and the choice among weights of the costs."""
 
 import math
 from collections.abc import Mapping
@@ -12,67 +12,75 @@ from stopwise.logs.replay.results import CandidateResult, Replay
 from stopwise.logs.replay.tally import Tally
 from stopwise.reporting.wording import number, percent_interval, plural
 
-SHOWN = 3  # tenants where a policy pays most, and least, that are named
+MAX_NAMED = 3  # tenants named with the largest, and with the smallest, saving
 
 
 def merged(log: Log, by: str, tallies: Mapping[str, Tally]) -> Replay:
-    """Add the counts of all tenants, and name those where the best policy pays most, and least."""
+    """Add up all tenants, and name those where the best policy saves most and least."""
     total = sum(tallies.values(), start=next(iter(tallies.values())).empty(log)).result()
-    answered = {name: one for name, one in tallies.items() if one.answered}
-    tenants = {name: one.result(total.judged_by) for name, one in answered.items()}
-    best, saved = total.policies[0].name, list[tuple[float, str]]()
+    answered = {name: tally for name, tally in tallies.items() if tally.answered}
+    tenants = {name: tally.result(total.judged_by) for name, tally in answered.items()}
+    best = total.policies[0].name
+    savings: list[tuple[float, str]] = []
     against = len(total.arms) - 1 if total.best_fixed is None else total.best_fixed
-    for name, one in tenants.items():
-        more = next(line.over_fixed for line in one.policies if line.name == best)
-        if more is not None:
-            less = -more[against].value
-            words = f"{name or 'none'} ({number(less)}, {plural(one.rounds, 'round')})"
-            saved.append((-less, words))
-    saved.sort()
-    ends = saved[:SHOWN], saved[SHOWN:][::-1][:SHOWN]
-    most, least = (", ".join(words for _, words in some) for some in ends)
-    notes = f"{plural(len(tallies), 'value')} of {by}, each with policies of its own."
-    if saved:
-        notes += (
-            f" How much less {total.judged_by} a round {best} has than always "
-            f"{total.arms[against]}: most with {most}{f'; least with {least}' if least else ''}."
+    for name, tenant in tenants.items():
+        over_fixed = next(row.over_fixed for row in tenant.policies if row.name == best)
+        if over_fixed is not None:
+            saving = -over_fixed[against].value
+            text = f"{name or 'none'} ({number(saving)}, {plural(tenant.rounds, 'round')})"
+            savings.append((-saving, text))
+    savings.sort()
+    largest = ", ".join(text for _, text in savings[:MAX_NAMED])
+    smallest = ", ".join(text for _, text in savings[MAX_NAMED:][::-1][:MAX_NAMED])
+    note = f"{plural(len(tallies), 'value')} of {by}, each with separate policies."
+    if savings:
+        note += (
+            f" Reduction of the {total.judged_by} per round by {best}, against always "
+            f"{total.arms[against]}: largest for {largest}"
+            f"{f'; smallest for {smallest}' if smallest else ''}."
         )
-    return msgspec.structs.replace(total, tenants=tenants, notes=(*total.notes, notes))
+    return msgspec.structs.replace(total, tenants=tenants, notes=(*total.notes, note))
 
 
 def choose(
     grid: Mapping[float, Replay], target_error: float | None, budget: float | None
 ) -> Replay:
-    """Return the replay with the weight of the recommended policy, else that nearest to 1."""
+    """Return the replay with the weight of the recommended policy, or with that nearest to 1."""
     nearest = min(grid, key=lambda weight: abs(math.log(weight)))
-    found, notes = grid[nearest], list[str]()
+    default = grid[nearest]
+    notes: list[str] = []
     options = [
-        _option(one, "policy", w, replay) for w, replay in grid.items() for one in replay.policies
+        _option(row, "policy", weight, replay)
+        for weight, replay in grid.items()
+        for row in replay.policies
     ]
-    policies = [one for one in options if one is not None]
-    depths = [one for line in found.fixed if (one := _option(line, "fixed depth", 1.0, found))]
-    labelled = found.judged_by == "total loss"
+    policies = [option for option in options if option is not None]
+    fixed = [_option(row, "fixed depth", 1.0, default) for row in default.fixed]
+    depths = [option for option in fixed if option is not None]
+    labelled = default.judged_by == "total loss"
     if target_error is not None and not labelled:
-        words = f"{plural(found.labelled, 'label')}, and --target-error takes {ENOUGH}"
-        notes.append(f"Warning: the target is not used: the log has {words}.")
+        few = f"{plural(default.labelled, 'label')}, and --target-error needs at least {ENOUGH}"
+        notes.append(f"Warning: the target is ignored: the log has {few}.")
         target_error = None
     recommendation = None
-    if found.exact and len(depths) == len(found.fixed) and len(policies) == len(options):
+    if default.exact and len(depths) == len(default.fixed) and len(policies) == len(options):
         recommendation = recommend(
             depths,
             policies,
-            loss=found.judged_by,
+            loss=default.judged_by,
             budget=budget,
             target_error=target_error,
-            labelled=found.fixed[-1].labelled if labelled else 0,
+            labelled=default.fixed[-1].labelled if labelled else 0,
         )
     best = nearest
     if recommendation is not None and recommendation.kind == "policy":
-        best, name = recommendation.weight, recommendation.name
+        best = recommendation.weight
+        name = recommendation.name
         k = list(grid).index(best)
-        beside = list(grid)[max(k - 1, 0) : k + 2]
-        points = "; ".join(_point(grid[weight], weight, name) for weight in beside)
-        notes += [f"{name}, of {len(grid)} weights: {points}."] if len(grid) > 1 else []
+        neighbours = list(grid)[max(k - 1, 0) : k + 2]
+        points = "; ".join(_point(grid[weight], weight, name) for weight in neighbours)
+        if len(grid) > 1:
+            notes.append(f"{name}, of {len(grid)} weights: {points}.")
     return msgspec.structs.replace(
         grid[best],
         weight=best,
@@ -82,21 +90,21 @@ def choose(
     )
 
 
-def _option(one: CandidateResult, kind: Kind, weight: float, found: Replay) -> Option | None:
-    loss = one.value(found.judged_by)
-    if one.cost is None or loss is None or (kind == "policy" and one.over_fixed is None):
+def _option(row: CandidateResult, kind: Kind, weight: float, replay: Replay) -> Option | None:
+    loss = row.value(replay.judged_by)
+    if row.cost is None or loss is None or (kind == "policy" and row.over_fixed is None):
         return None
-    error = one.error if found.judged_by == "total loss" else None
-    return Option(kind, one.name, one.cost.value, error, loss, one.over_fixed or (), weight)
+    error = row.error if replay.judged_by == "total loss" else None
+    return Option(kind, row.name, row.cost.value, error, loss, row.over_fixed or (), weight)
 
 
-def _point(found: Replay, weight: float, name: str) -> str:
-    one = next(line for line in found.policies if line.name == name)
-    words = f"weight {weight:g}"
-    words += f" costs {number(one.cost.value)} a round" if one.cost else ""
-    missed = ("wrong", one.error)
-    if one.error is None:
-        missed = (f"disagreeing with {found.arms[-1]}", one.disagreement)
-    what, share = missed
-    words += f", {what} in {percent_interval(share)}" if share else ""
-    return words
+def _point(replay: Replay, weight: float, name: str) -> str:
+    row = next(row for row in replay.policies if row.name == name)
+    text = f"weight {weight:g}"
+    if row.cost:
+        text += f" costs {number(row.cost.value)} a round"
+    if row.error is not None:
+        text += f", wrong in {percent_interval(row.error)}"
+    elif row.disagreement is not None:
+        text += f", disagreeing with {replay.arms[-1]} in {percent_interval(row.disagreement)}"
+    return text

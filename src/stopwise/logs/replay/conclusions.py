@@ -9,114 +9,115 @@ from stopwise.logs.replay.results import CandidateResult, Replay
 from stopwise.logs.units import describe_unit
 from stopwise.reporting.wording import number, percent, plural
 
-CLOSE = 5e-5  # shares nearer to 0 than this read as 0
+NEGLIGIBLE = 5e-5  # shares closer to 0 are written as "as much as"
 
 
-def sentences(found: Replay) -> list[str]:
-    """Return warnings, the recommendation, then what the numbers rest on."""
-    words = list(found.notes)
-    if doubt := costs_doubt(found.arms, np.array(found.costs) / found.error_cost):
-        words.append(f"Warning: {doubt}; amounts of money need --error-cost.")
-    if found.exact:
-        words += _recommended(found)
-        words.append(
-            f"Costs are {describe_unit(found.error_cost)} and count the rounds that went deeper to "
-            'learn; "stopwise diagnose" leaves these out, so it shows a larger saving.'
+def sentences(replay: Replay) -> list[str]:
+    """Return warnings, the recommendation, and the assumptions behind the numbers."""
+    lines = list(replay.notes)
+    if doubt := costs_doubt(replay.arms, np.array(replay.costs) / replay.error_cost):
+        lines.append(f"Warning: {doubt}; to use amounts of money, add --error-cost.")
+    if replay.exact:
+        lines += _recommended(replay)
+        lines.append(
+            f"Costs are {describe_unit(replay.error_cost)} and include the rounds that went deeper "
+            'to learn; "stopwise diagnose" excludes these, so it shows a larger saving.'
         )
     else:
-        words += [*(_beyond(one, found) for one in found.policies), _only_known(found)]
-    if found.unanswered:
-        words.append(
-            f"In {plural(found.unanswered, 'round')} the first arm failed; they are not counted."
+        lines += [_beyond(row, replay) for row in replay.policies]
+        lines.append(_no_comparison(replay))
+    if replay.unanswered:
+        rounds = plural(replay.unanswered, "round")
+        lines.append(f"The first arm failed in {rounds}, which are not counted.")
+    if replay.asked:
+        received = replay.answered
+        counts = ", ".join(
+            f"{name} {n:,} ({received[name]:,} received)" for name, n in replay.asked.items()
         )
-    if found.asked:
-        had = found.answered
-        each = ", ".join(f"{name} {n:,} (got {had[name]:,})" for name, n in found.asked.items())
-        others = ", ".join(one.name for one in found.policies if one.name not in found.asked)
-        each += f"; none by {others}" if others else ""
-        words.append(f"Labels asked for: {each}; what labels cost is not counted.")
-        if any(had[name] < n for name, n in found.asked.items()):
-            words.append(
-                "Labels that the log does not have count as the worst case, because they may not "
+        others = ", ".join(row.name for row in replay.policies if row.name not in replay.asked)
+        counts += f"; none by {others}" if others else ""
+        lines.append(f"Labels requested: {counts}; the cost of labels is not counted.")
+        if any(received[name] < n for name, n in replay.asked.items()):
+            lines.append(
+                "Labels that are missing in the log count as the worst case, because they may not "
                 "be missing at random: rounds go deeper than with all labels."
             )
-    if found.labelled and found.judged_by == "cost + disagreement":
-        words.append(
-            f"The log has {plural(found.labelled, 'label')}, too few to compare losses (that "
-            f"takes {ENOUGH}): lines are compared by cost + disagreement."
+    if replay.labelled and replay.judged_by == "cost + disagreement":
+        lines.append(
+            f"The log has {plural(replay.labelled, 'label')}, too few to compare losses (at least "
+            f"{ENOUGH} are needed): options are compared by cost + disagreement."
         )
-    if found.exact and not found.labelled:
-        words.append(
-            "Without labels it is unknown who was right: disagreeing with the deepest arm is not "
-            'an error, but errors cannot grow by more. "stopwise diagnose" says how many labels '
-            "are needed, and --label-rows writes them to a file."
+    if replay.exact and not replay.labelled:
+        lines.append(
+            "Without labels it is unknown which arm was right: disagreeing with the deepest arm is "
+            'not an error, but bounds the increase in errors. "stopwise diagnose" says how many '
+            "labels are needed, and --label-rows writes the rows to label to a file."
         )
-    return words
+    return lines
 
 
-def _recommended(found: Replay) -> list[str]:
-    """Recommend a policy or a fixed depth, and say what it would have done."""
-    chosen = found.recommendation
+def _recommended(replay: Replay) -> list[str]:
+    """Return the recommendation and what the recommended option would have done."""
+    chosen = replay.recommendation
     if chosen is None:
-        return [f"{plural(found.rounds, 'round')}: too few to conclude anything."]
-    lines = found.policies if chosen.kind == "policy" else found.fixed
-    line = next(one for one in lines if one.name == chosen.name)
-    words = [chosen.sentence, _outcome(line, chosen.kind, found)]
+        return [f"{plural(replay.rounds, 'round')}: too few for a conclusion."]
+    rows = replay.policies if chosen.kind == "policy" else replay.fixed
+    row = next(row for row in rows if row.name == chosen.name)
+    lines = [chosen.sentence, _outcome(row, chosen.kind, replay)]
     if chosen.weight != 1:
         weight = f"{chosen.weight:g}"
-        words.append(
+        lines.append(
             f"Weight {weight}: create the policy with every cost multiplied by {weight}, or with "
-            f"Cascade(costs, tradeoff={chosen.weight / found.error_cost:g}). All amounts here are "
+            f"Cascade(costs, tradeoff={chosen.weight / replay.error_cost:g}). All amounts here are "
             "at your own costs."
         )
-    return words
+    return lines
 
 
-def _outcome(one: CandidateResult, kind: Kind, found: Replay) -> str:
-    """Word what an option would have cost, beside always going to the deepest arm."""
-    deepest = found.fixed[-1]
-    assert one.cost is not None  # or it could not be recommended
+def _outcome(row: CandidateResult, kind: Kind, replay: Replay) -> str:
+    """Return the outcome of an option, compared with always running the deepest arm."""
+    deepest = replay.fixed[-1]
+    assert row.cost is not None  # only options with a cost are recommended
     assert deepest.cost is not None
-    name = one.name if kind == "policy" else f"Always {one.name}"
-    words = f"{name} would have cost {number(one.cost.value)} a round"
+    name = row.name if kind == "policy" else f"Always {row.name}"
+    text = f"{name} would have cost {number(row.cost.value)} a round"
     full = deepest.cost.value
-    if full > 0 and one is not deepest:
-        share = 1 - one.cost.value / full
+    if full > 0 and row is not deepest:
+        share = 1 - row.cost.value / full
         more = f"{percent(abs(share))} {'less than' if share > 0 else 'more than'}"
-        words += f", {'as much as' if abs(share) < CLOSE else more} always {deepest.name}"
-    if one.disagreement is not None and one is not deepest:
-        words += f", disagreeing with it in {percent(one.disagreement.value)}"
-        if one.compared < one.rounds:
-            words += f" (known for {one.compared:,} of {plural(one.rounds, 'round')} only)"
-    if one.error is not None and deepest.error is not None:
-        words += (
-            f" and wrong in {percent(one.error.value)} of {plural(one.labelled, 'labelled round')}"
-        )
-        if one is not deepest:
-            words += f" (always {deepest.name} is wrong in {percent(deepest.error.value)})"
-    return f"{words}."
+        text += f", {'as much as' if abs(share) < NEGLIGIBLE else more} always {deepest.name}"
+    if row.disagreement is not None and row is not deepest:
+        text += f", disagreeing with it in {percent(row.disagreement.value)}"
+        if row.compared < row.rounds:
+            text += f" (known for only {row.compared:,} of {plural(row.rounds, 'round')})"
+    if row.error is not None and deepest.error is not None:
+        labelled = plural(row.labelled, "labelled round")
+        text += f" and wrong in {percent(row.error.value)} of {labelled}"
+        if row is not deepest:
+            text += f" (always {deepest.name} is wrong in {percent(deepest.error.value)})"
+    return f"{text}."
 
 
-def _beyond(one: CandidateResult, found: Replay) -> str:
-    if one.beyond:
+def _beyond(row: CandidateResult, replay: Replay) -> str:
+    if row.beyond:
         return (
-            f"{one.name} decided deeper than the log goes in {one.beyond:,} of "
-            f"{plural(found.rounds, 'round')} ({percent(one.beyond / found.rounds)})."
+            f"{row.name} decided deeper than the log goes in {row.beyond:,} of "
+            f"{plural(replay.rounds, 'round')} ({percent(row.beyond / replay.rounds)})."
         )
     exact = "its numbers are exact"
-    if one.compared < one.rounds:
+    if row.compared < row.rounds:
         exact = (
-            f"its cost is exact; its disagreement is known for {one.compared:,} of "
-            f"{plural(one.rounds, 'round')} only"
+            f"its cost is exact; its disagreement is known for only {row.compared:,} of "
+            f"{plural(row.rounds, 'round')}"
         )
-    return f"{one.name} never decided deeper than the log goes: {exact}."
+    return f"{row.name} never decided deeper than the log goes: {exact}."
 
 
-def _only_known(found: Replay) -> str:
+def _no_comparison(replay: Replay) -> str:
     return (
-        f"Nothing is recommended: the log ends early in {found.truncated:,} of "
-        f"{plural(found.rounds, 'round')}. The "
-        "numbers cover only rounds that can be evaluated: they are no totals, each line covers "
-        "other rounds than the next, and no line can be said to beat another. To compare, use a "
-        "log in which every arm ran every time, if only for a week."
+        f"Nothing is recommended: the log ends early in {replay.truncated:,} of "
+        f"{plural(replay.rounds, 'round')}. The "
+        "numbers cover only rounds that can be evaluated: they are not totals, and each row of the "
+        "table covers different rounds, so rows cannot be compared. For a comparison, log a "
+        "period, such as a week, in which every arm always runs."
     )

@@ -1,4 +1,4 @@
-"""Replay a log: policies, given by name or file, decide its rounds in order."""
+"""Replay a log: policies decide its rounds in order."""
 
 import copy
 import inspect
@@ -43,8 +43,10 @@ from stopwise.text import suggestion
 PolicyLike: TypeAlias = "str | PathLike[str] | Policy"
 
 CANDIDATES = ("uss-laplace", "uss-anchor", "uss-pd")
-WEIGHTS = tuple(round(2.0 ** (k / 2), 3) for k in range(-6, 7))  # 1/8 to 8: tried for a limit
-SCALE_THEMSELVES = ("uss-laplace", "uss-anchor", "thompson")  # their features, by default
+WEIGHTS = tuple(
+    round(2.0 ** (k / 2), 3) for k in range(-6, 7)
+)  # 1/8 to 8: tried if there is a limit
+SELF_SCALING = ("uss-laplace", "uss-anchor", "thompson")  # their default features scale contexts
 # Parameters that the log determines.
 FROM_LOG = ("self", "cascade", "features", "context_dim", "reveals", "answers")
 
@@ -68,11 +70,11 @@ def replay(
     progress: Progress = no_progress,
     chunk_rows: int = CHUNK,
 ) -> Replay:
-    r"""Find out what policies would have done with the rounds of a log.
+    r"""Replay policies on the rounds of a log.
 
-    Every policy decides the rounds in order. It sees the outputs of the arms up to its stop, and
-    learns from them. Where the log ends before the decision, the round cannot be evaluated and
-    the policy learns nothing from it; such rounds are counted (``beyond``).
+    Every policy decides the rounds in order, sees the outputs of the arms up to its stop, and
+    learns from them. A round whose log ends before the decision cannot be evaluated, and the policy
+    learns nothing from it; such rounds are counted (``beyond``).
 
     Parameters
     ----------
@@ -81,34 +83,35 @@ def replay(
     cascade : Cascade
         The arms of the log and their costs.
     policies : sequence of str, path or Policy
-        A policy by name, ``"uss-laplace"``, ``"thompson:scale=0.5"``, created for the contexts of
-        the log; the path of a saved policy, or a policy: a copy of it continues from there.
+        Policies by name, such as ``"uss-laplace"`` or ``"thompson:scale=0.5"``, created for the
+        contexts of the log; paths of saved policies; or policies, which are copied. Saved and
+        copied policies continue from their state.
     out : path, optional
-        A folder for ``replay.json`` and, with matplotlib, ``replay.png``.
+        Folder for ``replay.json`` and, with matplotlib, ``replay.png``.
     labels : int or float
-        How many labels each policy given by name may ask for (see `USSLaplace`); it gets the answer
-        if the log has it.
+        How many labels each policy given by name may request, or the share of disagreements to
+        label if below 1 (see `USSLaplace`). Requests are answered if the log has the label.
     answers : bool
         Whether policies given by name see which arms have agreed so far.
     seed : int
-        Of policies by name that use random numbers.
+        Seed of policies given by name that draw random numbers.
     by : str, optional
-        A column: rounds with the same value are a tenant's, and policies start anew with each.
-        Totals are the sums of the tenants' counts.
+        Column that identifies tenants; policies start anew for each of its values. Totals are the
+        sums over tenants.
     weights : sequence of float
-        By which to multiply the costs that policies are created with, each in its turn; every
-        result is at the costs as given. Default: 1, or `WEIGHTS` if a limit is given and all
-        policies are given by name.
+        Factors of the costs that policies are created with, each replayed separately; results are
+        at the costs of ``cascade``. Default: 1, or `WEIGHTS` if there is a limit and all policies
+        are given by name.
     target_error, budget : float, optional
-        Recommend only what is wrong at most so often, or costs at most so much a round on average,
-        in the unit of the cascade's ``costs``: of `Cascade.from_prices`, in the currency.
+        Recommend only options with at most this error rate, or with at most this mean cost per
+        round, in the unit of the cascade's costs (for `Cascade.from_prices`, in the currency).
     executor, jobs, address
         Where tenants or weights are replayed (see `make_executor`). Every worker reads the log
-        itself; the numbers are the same.
+        itself; the results are the same.
     progress : callable
         Called as ``progress(stage, done, of)``.
     chunk_rows : int
-        Rounds in memory at a time; makes no difference to any number.
+        Rounds in memory at a time; does not affect the results.
 
     Raises
     ------
@@ -125,21 +128,21 @@ def replay(
     >>> rows = "0.1,yes,yes,yes\n0.9,no,yes,yes\n" * 500
     >>> _ = path.write_text("context.x,output.quick,output.slow,label\n" + rows)
     >>> log = Log(path)
-    >>> found = replay(log, Cascade(costs=[0.01, 0.2], names=log.arms), ["uss-pd:sigma=0.05"])
-    >>> found.policies[0].loss.value < found.fixed[1].loss.value, found.arms[found.best_fixed]
+    >>> result = replay(log, Cascade(costs=[0.01, 0.2], names=log.arms), ["uss-pd:sigma=0.05"])
+    >>> result.policies[0].loss.value < result.fixed[1].loss.value, log.arms[result.best_fixed]
     (True, 'slow')
     >>> folder.cleanup()
     """
     if target_error is not None and not log.has_labels:
         raise InvalidParameterError(
-            f"a target for the error needs labels in {log.path.name}: name their column if it is "
-            "not 'label', add columns right.<arm>, or give a budget instead"
+            f"target_error requires labels, and {log.path.name} has none: name their column if it "
+            "is not 'label', add columns right.<arm>, or use budget instead"
         )
     real("target_error", target_error or 0, least=0, most=1)
     real("budget", budget or 0, least=0)
     limited = target_error is not None or budget is not None
-    tried = weights or (WEIGHTS if limited and all(map(is_name, policies)) else [1.0])
-    weights = sorted({real("weights", weight, above=0) for weight in tried})
+    requested = weights or (WEIGHTS if limited and all(map(is_name, policies)) else [1.0])
+    weights = sorted({real("weights", weight, above=0) for weight in requested})
     cascades = [weighted(cascade, weight) for weight in weights]
     play_share = partial(
         play,
@@ -151,18 +154,18 @@ def replay(
         seed=seed,
         chunk_rows=chunk_rows,
     )
-    found: dict[str, dict[int, Tally]] = {}
+    tallies: dict[str, dict[int, Tally]] = {}
     if by is None and len(weights) == 1:
-        found[""] = play_share([0], log, progress)
+        tallies[""] = play_share([0], log, progress)
     else:
         with make_executor(executor, jobs, address) as workers:
-            n = 1 if by else min(workers.workers(), len(weights))  # tasks that share the weights
+            n = 1 if by else min(workers.workers(), len(weights))  # tasks, which share the weights
             work = [partial(play_share, range(k, len(weights), n)) for k in range(n)]
-            for tenant, tallies in map_partitions(workers, log, by, work, "replaying", progress):
-                found.setdefault(tenant, {}).update(tallies)
+            for tenant, part in map_partitions(workers, log, by, work, "replaying", progress):
+                tallies.setdefault(tenant, {}).update(part)
     grid: dict[float, Replay] = {}
     for k, weight in enumerate(weights):
-        tenants = {tenant: found[tenant][k] for tenant in sorted(found)}
+        tenants = {tenant: tallies[tenant][k] for tenant in sorted(tallies)}
         grid[weight] = tenants[""].result() if by is None else merged(log, by, tenants)
     result = choose(grid, target_error, budget)
     if out is not None:
@@ -186,39 +189,42 @@ def play(
     seed: int,
     chunk_rows: int,
 ) -> dict[int, Tally]:
-    """Replay a log with a share of the cascades, in one pass after the one that checks it.
+    """Replay a log with a share of the cascades: one pass to check it, one to play it.
 
-    Policies decide by these; the results are at the costs of ``cascade``.
+    Policies decide with these cascades; results are at the costs of ``cascade``.
     """
     chosen = {k: candidates(policies, log, cascades[k], seed, labels) for k in share}
     summary = summarise(log, progress)
-    players = {k: [one.prepared(summary, answers) for one in some] for k, some in chosen.items()}
+    players = {
+        k: [candidate.prepared(summary, answers) for candidate in group]
+        for k, group in chosen.items()
+    }
     tallies: dict[int, Tally] = {}
     done = 0
     for chunk in log.chunks(chunk_rows):
-        for k, some in players.items():
-            stops = [one.run(chunk.rounds, chunk.first) for one in some]
+        for k, group in players.items():
+            stops = [candidate.run(chunk.rounds, chunk.first) for candidate in group]
             if k not in tallies:
-                tallies[k] = Tally(log, cascade, [one.name for one in some], seed)
+                tallies[k] = Tally(log, cascade, [candidate.name for candidate in group], seed)
             tallies[k].add(chunk, stops)
         done += chunk.n
         progress("replaying", done, summary.rows)
     for k, tally in tallies.items():
-        tally.add_labels([one.policy for one in players[k]])
+        tally.add_labels([candidate.policy for candidate in players[k]])
     return tallies
 
 
 def weighted(cascade: Cascade, weight: float) -> Cascade:
-    """Return a cascade with its costs multiplied."""
+    """Return a cascade with its costs multiplied by a weight."""
     if weight == 1:
         return cascade
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CostUnitWarning)  # that of the costs as given is enough
+        warnings.simplefilter("ignore", CostUnitWarning)  # the user's costs were already checked
         return Cascade(cascade.costs, cascade.names, cascade.tradeoff * weight)
 
 
 class LogSummary(NamedTuple):
-    """How many rounds a log has, and the range of each coordinate of its contexts."""
+    """The number of rounds of a log, and the range of each context coordinate."""
 
     rows: int
     low: Floats
@@ -226,29 +232,29 @@ class LogSummary(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A policy that decides the rounds of a log, and the name that the user gave it."""
+    """A policy to replay, under the name that the user typed."""
 
     name: str
     policy: Policy
     log: Log
-    given: dict[str, Any] | None = None  # parameters of one that was given by name
+    options: dict[str, Any] | None = None  # parameters, of a policy given by name
 
     def prepared(self, summary: LogSummary, answers: bool) -> "Candidate":
-        """Return it with a policy for the contexts of the log."""
-        if self.given is None:
+        """Return the candidate with a policy for the contexts of the log."""
+        if self.options is None:
             return self
         name, cascade = self.policy.name, self.policy.cascade
-        sees = what_is_seen(name, self.log, summary, answers)
-        policy = make(name, cascade, **sees, **self.given)
+        view = context_options(name, self.log, summary, answers)
+        policy = make(name, cascade, **view, **self.options)
         return self._replace(policy=policy)
 
     def run(self, rounds: RecordedRounds, first: int) -> Ints:
-        """Decide rounds in order, and learn from them; ``first`` is the number of the first."""
+        """Decide rounds in order and learn from them; ``first`` is the row of the first one."""
         features = self.policy.features
         if not self.policy.asks_for_labels:
             rounds = msgspec.structs.replace(rounds, right=None, labelled=None)
         if features is not None and features.context_dim > rounds.contexts.shape[1]:
-            contexts = np.insert(rounds.contexts, 0, 1.0, axis=1)  # see `what_is_seen`
+            contexts = np.insert(rounds.contexts, 0, 1.0, axis=1)  # see `context_options`
             rounds = msgspec.structs.replace(rounds, contexts=contexts)
         try:
             return self.policy.run_recorded(rounds)
@@ -266,9 +272,9 @@ class Candidate(NamedTuple):
 
 
 def candidates(
-    given: Sequence[PolicyLike], log: Log, cascade: Cascade, seed: int, labels: float
+    policies: Sequence[PolicyLike], log: Log, cascade: Cascade, seed: int, labels: float
 ) -> list[Candidate]:
-    """Return the policies to play, or refuse what cannot be used with a log, before it is read."""
+    """Return the policies to replay; raise before the log is read if one does not fit it."""
     if cascade.names != log.arms:
         raise InvalidParameterError(
             f"the arms of {log.path.name} are {', '.join(log.arms)}, those of the cascade "
@@ -276,51 +282,51 @@ def candidates(
         )
     if real("labels", labels, least=0) and not log.has_labels:
         raise InvalidParameterError(
-            f"{log.path.name} has no labels to answer with; name their column if it is not "
-            "'label', or add columns right.<arm>"
+            f"labels={labels:g} requires labels, and {log.path.name} has none: name their column "
+            "if it is not 'label', or add columns right.<arm>"
         )
-    found: dict[str, Candidate] = {}
-    for one in given:
-        candidate = _candidate(one, log, cascade, checked_seed(seed), labels)
+    chosen: dict[str, Candidate] = {}
+    for policy in policies:
+        candidate = _candidate(policy, log, cascade, checked_seed(seed), labels)
         name = candidate.name
-        numbered = (f"{name} {n}" if n > 1 else name for n in range(1, len(found) + 2))
-        name = next(unused for unused in numbered if unused not in found)
-        found[name] = candidate._replace(name=name)
-    if labels and not any(one.policy.asks_for_labels for one in found.values()):
+        numbered = (f"{name} {n}" if n > 1 else name for n in range(1, len(chosen) + 2))
+        name = next(unused for unused in numbered if unused not in chosen)
+        chosen[name] = candidate._replace(name=name)
+    if labels and not any(candidate.policy.asks_for_labels for candidate in chosen.values()):
         raise InvalidParameterError(
-            f"{', '.join(found)} would not use labels: add 'uss-laplace', or ask for none"
+            f"{', '.join(chosen)} cannot use labels: add 'uss-laplace', or omit labels"
         )
-    return list(found.values())
+    return list(chosen.values())
 
 
 def summarise(log: Log, progress: Progress = no_progress) -> LogSummary:
-    """Read a log, and so check it, from end to end; raise `InvalidLogError` if rows are wrong."""
+    """Read and check a log from end to end; raise `InvalidLogError` if a row is invalid."""
     low, high = np.full(len(log.context), np.inf), np.full(len(log.context), -np.inf)
     arms = [arm for arm, names in enumerate(log.layout.revealed) for _ in names]
-    known_from = [-1] * log.n_initial + arms  # after which arm each coordinate is known
+    revealed_by = [-1] * log.n_initial + arms  # the arm that reveals each coordinate
     rows = 0
     for chunk in log.chunks(progress=progress):
-        for c, arm in enumerate(known_from):
-            known = chunk.rounds.contexts[chunk.rounds.answered > arm, c]
-            low[c] = min(low[c], known.min(initial=np.inf))
-            high[c] = max(high[c], known.max(initial=-np.inf))
+        for c, arm in enumerate(revealed_by):
+            values = chunk.rounds.contexts[chunk.rounds.answered > arm, c]
+            low[c] = min(low[c], values.min(initial=np.inf))
+            high[c] = max(high[c], values.max(initial=-np.inf))
         rows += chunk.n
-    never = low > high  # a coordinate that no row has
-    return LogSummary(rows, np.where(never, 0.0, low), np.where(never, 0.0, high))
+    missing = low > high  # coordinates without a value in any row
+    return LogSummary(rows, np.where(missing, 0.0, low), np.where(missing, 0.0, high))
 
 
-def what_is_seen(policy: str, log: Log, summary: LogSummary, answers: bool) -> dict[str, Any]:
-    """Return the parameters that say what a policy sees of the contexts of a log.
+def context_options(policy: str, log: Log, summary: LogSummary, answers: bool) -> dict[str, Any]:
+    """Return the parameters that define how a policy sees the contexts of a log.
 
-    What arms reveal, if they do or if ``answers``: then which of them agree, too. Else a policy has
-    its own default features, if these scale themselves; for others, each coordinate is scaled to
-    [−1, 1] over the log, so that no row is outside, after a constant.
+    If arms reveal context, or with ``answers``, the policy sees what is revealed and which arms
+    agree. Otherwise it uses its default features if these scale contexts themselves; for other
+    policies, each coordinate is scaled to [−1, 1] over the log, after a constant.
     """
     low, high = summary.low, summary.high
     if log.sees is not None or answers:
         reveals = [len(names) for names in log.layout.revealed]
         return {"reveals": reveals, "context_dim": log.n_initial}
-    if policy in SCALE_THEMSELVES:
+    if policy in SELF_SCALING:
         return {"context_dim": max(len(low), 1)}
     if not len(low):
         return {"features": Identity(), "context_dim": 1}
@@ -329,52 +335,53 @@ def what_is_seen(policy: str, log: Log, summary: LogSummary, answers: bool) -> d
 
 
 def parse_policy(text: str) -> tuple[str, dict[str, Any]] | None:
-    """Read ``NAME[:key=value,…]``; None if it does not begin with a policy's name."""
-    name, colon, rest = text.partition(":")
+    """Parse ``NAME[:key=value,…]``; None if it does not begin with a policy's name."""
+    name, colon, assignments = text.partition(":")
     if name not in POLICIES:
         return None
     allowed = _parameters_of(name)
     parameters: dict[str, Any] = {}
-    for word in rest.split(",") if colon else []:
-        key, equals, value = map(str.strip, word.partition("="))
-        if key not in allowed or not equals or not value:
+    for assignment in assignments.split(",") if colon else []:
+        key, equals, value = map(str.strip, assignment.partition("="))
+        if key not in allowed:
             raise InvalidParameterError(
-                f"{text!r}: {word.strip()!r} is no parameter of {name}; write key=value, "
-                f"where key is one of: {', '.join(allowed) or 'none'}"
+                f"{text!r}: unknown parameter {key!r} of {name}; {suggestion(key, allowed)}"
             )
+        if not equals or not value:
+            raise InvalidParameterError(f"{text!r}: {key} has no value; write {key}=VALUE")
         parameters[key] = parse_number(value)
     return name, parameters
 
 
-def is_name(given: PolicyLike) -> bool:
+def is_name(policy: PolicyLike) -> bool:
     """Return whether a policy is given by name, so that it can be created with any costs."""
-    return isinstance(given, str) and given.partition(":")[0] in POLICIES
+    return isinstance(policy, str) and policy.partition(":")[0] in POLICIES
 
 
 def _parameters_of(name: str) -> list[str]:
-    return [word for word in inspect.signature(POLICIES[name]).parameters if word not in FROM_LOG]
+    return [key for key in inspect.signature(POLICIES[name]).parameters if key not in FROM_LOG]
 
 
 def _candidate(
-    given: PolicyLike, log: Log, cascade: Cascade, seed: int, labels: float
+    source: PolicyLike, log: Log, cascade: Cascade, seed: int, labels: float
 ) -> Candidate:
-    if isinstance(given, Policy):
-        _check_fits(given, given.name, log, cascade)
-        return Candidate(given.name, copy.deepcopy(given), log)
-    text = fspath(given)
-    named = parse_policy(text) if isinstance(given, str) else None
+    if isinstance(source, Policy):
+        _check_fits(source, source.name, log, cascade)
+        return Candidate(source.name, copy.deepcopy(source), log)
+    text = fspath(source)
+    named = parse_policy(text) if isinstance(source, str) else None
     if named is not None:
         name, parameters = named
         for key, value in {"seed": seed, "labels": labels}.items():
             if key in _parameters_of(name):
                 parameters.setdefault(key, value)
-        # parameters out of range are refused before the log is read
+        # created here only to check the parameters before the log is read
         policy = make(name, cascade, features=Identity(), context_dim=1, **parameters)
         return Candidate(text, policy, log, parameters)
     if not Path(text).is_file():
         raise UnknownPolicyError(
-            f"no policy is called {text!r}, and there is no such file; "
-            f"{suggestion(text, POLICIES)}, or give the path of a saved policy"
+            f"unknown policy {text!r}, and no such file; "
+            f"{suggestion(text, POLICIES)}, or name the file of a saved policy"
         )
     policy = load(text, cascade=cascade)
     _check_fits(policy, text, log, cascade)
@@ -386,8 +393,8 @@ def _check_fits(policy: Policy, name: str, log: Log, cascade: Cascade) -> None:
         raise InvalidParameterError(f"{name} is for another cascade: {'; '.join(changes)}")
     if policy.encoding not in (None, log.encoding.to_spec()):
         raise InvalidParameterError(
-            f"{name} carries another encoding than {log.path.name}; read the log by that one: "
-            "Log(…, encoding=Encoding.from_spec(policy.encoding))"
+            f"{name} was saved with a different encoding than that of {log.path.name}; read the "
+            "log with Log(…, encoding=Encoding.from_spec(policy.encoding))"
         )
     features = policy.features
     if features is None:
@@ -396,7 +403,7 @@ def _check_fits(policy: Policy, name: str, log: Log, cascade: Cascade) -> None:
         raise InvalidParameterError(
             f"{name} takes contexts of {features.context_dim} numbers, but {log.path.name} has "
             f"{len(log.context)} ({', '.join(log.context) or 'none'}); name the columns that the "
-            "policy was created for, in their order"
+            "policy was created for, in the same order"
         )
     if log.sees is not None and features.stages is None:
         raise InvalidParameterError(

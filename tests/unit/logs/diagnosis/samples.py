@@ -1,4 +1,4 @@
-"""Diagnoses of simulated logs: without labels, with labels, and with names that break pages."""
+"""Diagnoses of simulated logs: without labels, with labels, and with hostile names."""
 
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,7 @@ from stopwise.logs.log import Log
 from tests.helpers.cascades import Simulated, bad_cascade, simulated, write_log
 
 EVIL = '<script>alert("arms")</script> & `code` $x^$ *bold*\x00\u202e'
-LONG = "a-model-with-a-name-that-nobody-would-give-but-somebody-will-" * 4
+LONG = "a-model-with-a-name-that-is-far-too-long-for-any-table-or-page-" * 4
 
 
 def _diagnosed(drawn: Simulated, labelled: float = 0.0) -> Diagnosis:
@@ -23,27 +23,28 @@ def _diagnosed(drawn: Simulated, labelled: float = 0.0) -> Diagnosis:
 
 @cache
 def unlabelled() -> Diagnosis:
-    """Four arms, the most expensive of which seems worse than a cheaper one."""
+    """Return the diagnosis of four arms; the last is worse than a cheaper one."""
     return _diagnosed(bad_cascade(4000, 0))
 
 
 @cache
 def labelled() -> Diagnosis:
+    """Return the diagnosis of three arms, with labels on 30 % of the rows."""
     return _diagnosed(simulated(4000, 0, (0.01, 0.05, 0.1), (0.3, 0.2, 0.1)), labelled=0.3)
 
 
 @cache
 def hostile() -> Diagnosis:
-    """Two arms, with names from somebody's table."""
-    found = _diagnosed(simulated(500, 0, (0.1, 0.3), (0.2, 0.1)))
+    """Return the diagnosis of two arms with hostile names."""
+    diagnosis = _diagnosed(simulated(500, 0, (0.1, 0.3), (0.2, 0.1)))
     names = (EVIL, LONG)
     return msgspec.structs.replace(
-        found,
+        diagnosis,
         log=EVIL + ".csv",
         context=names,
         arms=tuple(
-            msgspec.structs.replace(a, name=n) for a, n in zip(found.arms, names, strict=True)
+            msgspec.structs.replace(a, name=n) for a, n in zip(diagnosis.arms, names, strict=True)
         ),
-        verdict=msgspec.structs.replace(found.verdict, reason=f"About {EVIL} and {LONG}."),
+        verdict=msgspec.structs.replace(diagnosis.verdict, reason=f"About {EVIL} and {LONG}."),
         notes=names,
     )

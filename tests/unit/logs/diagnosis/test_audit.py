@@ -1,9 +1,11 @@
+"""Evaluation on labelled rows, and the number of labels needed."""
+
 import numpy as np
 import pytest
 
 import stopwise as sw
 from stopwise.logs.diagnosis.audit import (
-    gain_where_they_disagree,
+    gain_on_disagreement,
     plan_labels,
     read_audit,
     worthwhile,
@@ -14,31 +16,30 @@ from stopwise.logs.diagnosis.sampling import Sample
 CASCADE = sw.Cascade([0.01, 0.05, 0.2])
 
 
-def test_everything_by_hand():
+def test_audit_matches_direct_computation():
     random = np.random.default_rng(0)
     predicted = random.beta(0.6, 2, (500, 3))
     wrong = (random.random((500, 3)) < [0.3, 0.2, 0.1]).astype(np.uint8)
-    found = read_audit(CASCADE, predicted, wrong)
+    audit = read_audit(CASCADE, predicted, wrong)
     losses = wrong + CASCADE.cumulative
     stops = plug_in_stops(CASCADE, predicted)
     rule = losses[np.arange(500), stops]
-    assert (found.rows, found.rule_depth) == (500, stops.mean())
-    assert found.rule_error.value == wrong[np.arange(500), stops].mean()
-    assert found.rule_loss.value == pytest.approx(rule.mean())
-    assert found.best_fixed == np.argmin(losses.mean(axis=0))
-    paired = rule - losses[:, found.best_fixed]
-    assert found.lost.value == pytest.approx(paired.mean())
+    assert (audit.rows, audit.rule_depth) == (500, stops.mean())
+    assert audit.rule_error.value == wrong[np.arange(500), stops].mean()
+    assert audit.rule_loss.value == pytest.approx(rule.mean())
+    assert audit.best_fixed == np.argmin(losses.mean(axis=0))
+    paired = rule - losses[:, audit.best_fixed]
+    assert audit.lost.value == pytest.approx(paired.mean())
     half = 1.95996 * paired.std(ddof=1) / 500**0.5
-    assert found.lost.high - found.lost.value == pytest.approx(half, rel=1e-5)
-    assert found.over_fixed[found.best_fixed] == found.lost
-    for i, over in enumerate(found.over_fixed):
+    assert audit.lost.high - audit.lost.value == pytest.approx(half, rel=1e-5)
+    assert audit.over_fixed[audit.best_fixed] == audit.lost
+    for i, over in enumerate(audit.over_fixed):
         assert over.value == pytest.approx((rule - losses[:, i]).mean())
 
 
-def sample(differ, wrong, known=None):
+def sample(differ, wrong, has_label):
     n = len(differ)
-    known = np.ones(n, dtype=np.bool_) if known is None else known
-    return Sample(np.arange(n) / n, np.arange(n), np.zeros((n, 1)), differ, wrong, known)
+    return Sample(np.arange(n) / n, np.arange(n), np.zeros((n, 1)), differ, wrong, has_label)
 
 
 def drawn(n, seed=0, label=1.0, classes=5, right=(0.5, 0.6, 0.7)):
@@ -60,50 +61,51 @@ def labelled(rows):
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_the_gain_is_counted_where_the_two_disagree(classes):
-    """With many classes both are often wrong there: then it is not 1 − 2q."""
+def test_gain_is_the_mean_over_rows_in_which_the_two_disagree(classes):
+    """With many classes both are often wrong there, so the gain is not 1 − 2q."""
     rows = drawn(20_000, classes=classes)
-    gain = gain_where_they_disagree(rows, 2, 1, 2)
+    gain = gain_on_disagreement(rows, 2, 1, 2)
     assert gain is not None
     where = rows.take(rows.differ[:, 2] == 1)
-    one, two = where.wrong[:, 1] == 0, where.wrong[:, 2] == 0
-    assert gain.value == pytest.approx(two.mean() - one.mean())
+    first, second = where.wrong[:, 1] == 0, where.wrong[:, 2] == 0
+    assert gain.value == pytest.approx(second.mean() - first.mean())
     assert rows.differ[:, 2].mean() * gain.value == pytest.approx(0.1, abs=0.02)  # 0.7 − 0.6
-    by_harm = 1 - 2 * one.mean()
+    by_harm = 1 - 2 * first.mean()
     assert (abs(by_harm - gain.value) < 1e-9) == (classes == 2)
-    half = 1.96 * (two.astype(float) - one).std() / len(one) ** 0.5
+    half = 1.96 * (second.astype(float) - first).std() / len(first) ** 0.5
     assert gain.high - gain.value == pytest.approx(half, rel=0.01)
-    assert gain_where_they_disagree(where.take(slice(29)), 2, 1, 2) is None
-    certain = gain_where_they_disagree(where.take(two & ~one).take(slice(30)), 2, 1, 2)
+    assert gain_on_disagreement(where.take(slice(29)), 2, 1, 2) is None
+    certain = gain_on_disagreement(where.take(second & ~first).take(slice(30)), 2, 1, 2)
     assert certain is not None
-    assert 0.5 < certain.low < certain.value == 1.0  # thirty of thirty prove no certainty
+    assert 0.5 < certain.low < certain.value == 1.0  # 30 of 30 is not certainty
 
 
-def test_without_labels_the_plan_tells_the_gain_needed_from_none():
-    """So many labels give every gain to within the stated width, at 95 %; less often than 93 % of
-    2,000 samples happens one time in 10,000 where variance is largest.
+def test_without_labels_the_plan_distinguishes_the_required_gain_from_zero():
+    """The planned labels estimate every gain to within the stated width, at 95 %. A rate below 93 %
+    of 2,000 samples has probability 1 in 10,000 where the variance is largest.
     """
     rows = drawn(5000, label=0.0)
     plan = planned(rows)
     assert (plan.first, plan.second, plan.gain) == (1, 2, None)
-    rate, some = float(rows.differ[:, 2].mean()), np.asarray(rows.differ.any(axis=1))
+    rate = float(rows.differ[:, 2].mean())
+    disagree = np.asarray(rows.differ.any(axis=1))
     assert plan.rate == pytest.approx(rate)
     assert plan.needed == pytest.approx(0.2 / rate)
     n = max((1.959964 / plan.needed) ** 2, 30)
-    assert plan.labels == np.ceil(n * some.mean() / rate)
+    assert plan.labels == np.ceil(n * disagree.mean() / rate)
     assert plan.width == pytest.approx(1.959964 / n**0.5)
     assert plan.width <= plan.needed
     assert len(plan.rows) == len(set(plan.rows)) == plan.labels
-    assert some[list(plan.rows)].all()
+    assert disagree[list(plan.rows)].all()
     cheap = plan_labels(sw.Cascade([0.01, 0.05, 0.05]), rows, labelled(rows), np.zeros(5000, int))
-    assert cheap.labels == np.ceil((1.959964 / cheap.needed) ** 2 * some.mean() / rate) > 300
+    assert cheap.labels == np.ceil((1.959964 / cheap.needed) ** 2 * disagree.mean() / rate) > 300
     random, n = np.random.default_rng(0), round((1.959964 / cheap.needed) ** 2)
     for chances in ([0.5, 0.0, 0.5], [0.2, 0.4, 0.4], [0.0, 0.1, 0.9]):
         gains = random.choice([-1, 0, 1], (2000, n), p=chances).mean(axis=1)
         assert np.mean(np.abs(gains - chances[2] + chances[0]) <= cheap.width) > 0.93
 
 
-def test_labels_settle_it_or_say_how_many_more_would():
+def test_labels_settle_the_question_or_state_how_many_more_are_needed():
     rows = drawn(20_000, label=0.05, right=(0.3, 0.5, 0.68))  # 0.18 better for 0.2 more
     plan = planned(rows)
     assert plan.gain is not None
@@ -113,18 +115,18 @@ def test_labels_settle_it_or_say_how_many_more_would():
     have = int(labelled(rows).differ[:, 2].sum())
     spread = (plan.gain.high - plan.gain.value) * have**0.5 / 1.96
     more = (1.96 * spread / plan.width) ** 2 - have
-    some = rows.differ.any(axis=1)
-    assert plan.labels == pytest.approx(more * some.mean() / plan.rate, rel=0.001)
-    assert not rows.labelled[list(plan.rows)].any()  # those with labels have them
-    sure = drawn(20_000, label=0.05, right=(0.3, 0.5, 0.95))
-    plan = planned(sure)
+    disagree = rows.differ.any(axis=1)
+    assert plan.labels == pytest.approx(more * disagree.mean() / plan.rate, rel=0.001)
+    assert not rows.labelled[list(plan.rows)].any()
+    settled = drawn(20_000, label=0.05, right=(0.3, 0.5, 0.95))
+    plan = planned(settled)
     assert plan.gain is not None
     assert plan.gain.low > plan.needed
     assert (plan.labels, plan.rows) == (0, ())
 
 
-def test_a_step_that_costs_more_than_the_two_disagree_needs_no_labels():
-    """The question is then about the arm before it, or about the rule."""
+def test_a_step_that_costs_more_than_the_disagreement_needs_no_labels():
+    """The question then concerns the arm before it, or the rule."""
     rows = drawn(2000, label=0.0, right=(0.9, 0.95, 0.96))
     rates = rows.differ.mean(axis=0)
     assert rates[2] < 0.2
@@ -138,7 +140,7 @@ def test_a_step_that_costs_more_than_the_two_disagree_needs_no_labels():
     assert (plan.second, plan.labels, plan.rows) == (None, 0, ())
 
 
-def test_the_question_may_be_whether_the_rule_is_worth_it():
+def test_the_question_may_be_whether_the_rule_is_worth_its_cost():
     """One row in fifty disagrees, so no arm is worth its cost on all rows."""
     rows = drawn(5000, label=0.0)
     often = np.arange(5000) % 50 == 0
@@ -153,10 +155,10 @@ def test_the_question_may_be_whether_the_rule_is_worth_it():
     assert plan.labels == np.ceil(n * rows.differ.any(axis=1).mean() / plan.rate)
 
 
-def test_the_open_question():
+def test_the_deepest_arm_is_compared_with_the_best_cheaper_arm():
     def question(rows):
         plan = planned(rows)
         return plan.first, plan.second
 
     assert question(drawn(2000, label=0.0)) == (1, 2)
-    assert question(drawn(2000, right=(0.7, 0.5, 0.9))) == (0, 2)  # the best cheaper one
+    assert question(drawn(2000, right=(0.7, 0.5, 0.9))) == (0, 2)

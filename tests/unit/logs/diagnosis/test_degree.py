@@ -1,4 +1,4 @@
-"""A higher degree is suggested only if it predicts rows better that it was not fitted on."""
+"""A higher degree is suggested only if it predicts held-out rows better."""
 
 import numpy as np
 
@@ -16,21 +16,21 @@ def sample(chance: np.ndarray, x: np.ndarray, seed: int) -> Sample:
     return Sample(np.arange(n) / n, np.arange(n), x, differ, wrong, labelled)
 
 
-def test_a_bend_is_found_and_a_straight_line_is_not_bent() -> None:
-    """False alarms: the interval excludes 0 above by chance in 2.5 % of 20 logs; more than 3 of
-    them in 0.2 % of cases, and fewer still as a useless square only costs likelihood.
+def test_a_quadratic_is_detected_without_false_alarms() -> None:
+    """False alarms: the interval lies above 0 by chance in 2.5 % of logs, so more than 3 of 20
+    alarms have a probability of 0.2 %, or less because a useless square lowers the likelihood.
     """
     alarms = 0
     for seed in range(20):
         x = np.random.default_rng([seed, 1]).uniform(-1, 1, (1500, 2))
-        straight = 1 / (1 + np.exp(-2 * x[:, 0]))
-        alarms += better_degree(CASCADE, sample(straight, x, seed), 1, sees=None) is not None
-        bent = sample(0.9 * x[:, 0] ** 2, x, seed)
-        assert better_degree(CASCADE, bent, 1, sees=None) == 2
+        linear = 1 / (1 + np.exp(-2 * x[:, 0]))
+        alarms += better_degree(CASCADE, sample(linear, x, seed), 1, sees=None) is not None
+        quadratic = sample(0.9 * x[:, 0] ** 2, x, seed)
+        assert better_degree(CASCADE, quadratic, 1, sees=None) == 2
     assert alarms <= 3
 
 
-def test_there_is_no_higher_degree_beyond_the_highest_or_without_contexts() -> None:
+def test_no_degree_is_suggested_beyond_the_maximum_or_without_contexts() -> None:
     x = np.random.default_rng(0).uniform(-1, 1, (600, 2))
     rows = sample(0.9 * x[:, 0] ** 2, x, 0)
     assert better_degree(CASCADE, rows, 4, sees=None) is None

@@ -1,3 +1,5 @@
+"""Models of disagreement and their calibration."""
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -20,22 +22,22 @@ def predicted(x, differ, **options):
     return Disagreement(CASCADE, x, differ, **options).out_of_sample
 
 
-def test_estimates_are_those_of_another_solver():
+def test_estimates_match_scikit_learn():
     x, _, differ = world(3000)
     model = Disagreement(CASCADE, x, differ)
-    # clipped and scaled as documented, without which no other solver could agree
+    # clipped and scaled as documented, which the comparison requires
     low, high = np.quantile(x, [0.001, 0.999], axis=0)
     inside = (np.clip(x, low, high) - (low + high) / 2) / ((high - low) / 2)
     for half in (0, 1):
-        used, asked = model.half != half, model.half == half
+        used, held_out = model.half != half, model.half == half
         for k in range(3):
             other = LogisticRegression(C=1e6, tol=1e-10, max_iter=5000)
             other.fit(inside[used], differ[used, k])
-            expected = other.predict_proba(inside[asked])[:, 1]
-            assert model.out_of_sample[asked, k] == pytest.approx(expected, abs=1e-4)
+            expected = other.predict_proba(inside[held_out])[:, 1]
+            assert model.out_of_sample[held_out, k] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_row_has_no_part_in_its_own_prediction():
+def test_a_row_does_not_affect_its_own_prediction():
     x, _, differ = world(400)
     before = predicted(x, differ)
     differ[0] = 1 - differ[0]
@@ -44,7 +46,7 @@ def test_a_row_has_no_part_in_its_own_prediction():
     assert not np.array_equal(before[200:], after[200:])
 
 
-def test_without_contexts_it_is_the_rate_of_the_other_half():
+def test_without_contexts_the_prediction_is_the_rate_of_the_other_half():
     differ = np.zeros((1000, 3), dtype=np.uint8)
     differ[:150] = 1  # of the first half
     differ[500:600] = 1
@@ -53,18 +55,18 @@ def test_without_contexts_it_is_the_rate_of_the_other_half():
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_an_arm_sees_what_is_known_there(first):
+def test_an_arm_sees_only_its_available_context(first):
     random = np.random.default_rng(0)
     x = random.uniform(-1, 1, (2000, first + 1))
     differs = (random.random(2000) < 1 / (1 + np.exp(-4 * x[:, -1]))).astype(np.uint8)
     p = predicted(x, np.column_stack([differs] * 3), sees=[first, first + 1])
-    # pairs (0, 1) and (0, 2) cannot know the last coordinate, pair (1, 2) does
+    # pairs (0, 1) and (0, 2) cannot use the last coordinate, pair (1, 2) can
     slopes = [np.cov(x[:, -1], p[:, k])[0, 1] for k in range(3)]
     assert max(map(abs, slopes[:2])) < 0.02
     assert slopes[2] > 0.1
 
 
-def test_stray_values_do_not_spoil_the_scale():
+def test_outliers_do_not_distort_the_scale():
     x, p, differ = world(4000)
     x[::1500, 0] = -99_999
     assert np.median(np.abs(predicted(x, differ) - p)[:, 0]) < 0.03
@@ -78,20 +80,20 @@ def test_pairs_that_never_or_always_disagree():
     assert p[:, 1].min() > 0.98
 
 
-def test_reliability_by_hand():
+def test_reliability_matches_direct_computation():
     _, p, differ = world(2000)
-    (found, *_) = reliability(p, differ)
+    (first, *_) = reliability(p, differ)
     off = 0.0
-    for b, rows in zip(found.bins, np.array_split(np.argsort(p[:, 0]), 10), strict=True):
+    for b, rows in zip(first.bins, np.array_split(np.argsort(p[:, 0]), 10), strict=True):
         expected = p[rows, 0].mean(), differ[rows, 0].mean()
         assert b.rows == 200
         assert (b.predicted, b.observed.value) == pytest.approx(expected)
         off += 0.1 * abs(expected[0] - expected[1])
-    assert found.calibration_error == pytest.approx(off)
+    assert first.calibration_error == pytest.approx(off)
 
 
-def test_only_a_false_model_does_not_fit():
-    """False alarms: about 30 × 3 × 0.001 × the chance to be off by 0.05 at all: nearly never."""
+def test_only_a_wrong_model_does_not_fit():
+    """False alarms: at most about 30 × 3 × 0.001, times the chance of an error above 0.05."""
     alarms = 0
     for seed in range(30):
         _, p, differ = world(600, seed)
@@ -100,7 +102,7 @@ def test_only_a_false_model_does_not_fit():
     assert alarms <= 1
 
 
-def test_a_small_misfit_is_rough_and_one_that_fitting_explains_is_not():
+def test_a_small_misfit_is_rough_unless_fitting_explains_it():
     p = np.repeat([0.28, 0.32], 5000)[:, None]
 
     def fit(hits, features=0):

@@ -1,3 +1,5 @@
+"""Stops of the rule with fitted disagreements, and their consequences."""
+
 import numpy as np
 import pytest
 
@@ -34,27 +36,27 @@ def redrawn(*predictions) -> Redrawn:
     return Redrawn(np.arange(len(P)), iter(predictions))
 
 
-def test_saving_by_hand():
-    found = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(P), P)
+def test_saving_matches_direct_computation():
+    saving = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(P), P)
     costs = CASCADE.cumulative[STOPS]
     saved, half = 0.65 - costs.mean(), 1.95996 * costs.std(ddof=1) / len(costs) ** 0.5
-    assert (found.per_round.value, found.per_round.low) == pytest.approx((saved, saved - half))
-    assert found.share.value == pytest.approx(saved / 0.65)
+    assert (saving.per_round.value, saving.per_round.low) == pytest.approx((saved, saved - half))
+    assert saving.share.value == pytest.approx(saved / 0.65)
     differs = OUTPUTS[ROWS, STOPS] != OUTPUTS[:, 3]
-    assert found.disagreement == wilson(int(differs.sum()), len(differs))
+    assert saving.disagreement == wilson(int(differs.sum()), len(differs))
 
 
-def test_other_models_widen_the_interval():
+def test_redrawn_models_widen_the_interval_of_the_saving():
     never, always = np.ones_like(P), np.zeros_like(P)
     alone = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(P, P, P), P).per_round
     wide = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(never), P).per_round
-    assert (wide.low, wide.high) == (0.0, pytest.approx(0.6))  # nothing to all
+    assert (wide.low, wide.high) == (0.0, pytest.approx(0.6))  # no saving to the maximum
     flat = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(P), always).per_round
     assert (flat.low, flat.high) == pytest.approx((alone.low, 0.6))
 
 
-def test_other_models_widen_the_interval_of_disagreement():
-    """A model that always goes to the last arm would change no answer: the interval reaches 0."""
+def test_redrawn_models_widen_the_interval_of_disagreement():
+    """A model that always runs the last arm changes no answer, so the interval extends to 0."""
     never = np.ones_like(P)
     alone = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(P), P).disagreement
     wide = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(never), P).disagreement
@@ -63,9 +65,9 @@ def test_other_models_widen_the_interval_of_disagreement():
     assert wide.high > alone.high
 
 
-def test_redrawn_models_of_some_rows_are_compared_on_these_rows():
-    some = np.arange(0, len(P), 3)
-    same = Redrawn(some, iter([P[some]]))
+def test_redrawn_models_are_compared_on_their_rows():
+    rows = np.arange(0, len(P), 3)
+    same = Redrawn(rows, iter([P[rows]]))
     alone = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(P), P).disagreement
     assert plug_in.saving(CASCADE, STOPS, DIFFER, same, P).disagreement == alone
 
@@ -81,7 +83,7 @@ def test_the_frontier_runs_from_deep_to_shallow():
     assert plug_in.frontier(CASCADE, P, DIFFER, None)[0].error is None
 
 
-def test_arms_by_hand():
+def test_arm_summaries_match_direct_computation():
     for i, arm in enumerate(plug_in.summarise_arms(CASCADE, np.arange(4), STOPS, DIFFER, WRONG)):
         assert (arm.answered, arm.stops.value) == (i, np.equal(STOPS, i).mean())
         assert arm.disagreement.value == pytest.approx(np.mean(OUTPUTS[:, i] != OUTPUTS[:, 3]))
@@ -91,8 +93,8 @@ def test_arms_by_hand():
         assert arm.loss.value == pytest.approx(CASCADE.cumulative[i] + WRONG[:, i].mean())
 
 
-def test_arms_that_cost_nothing():
+def test_free_arms_give_no_saving():
     differ, p = np.zeros((2, 1), dtype=np.uint8), np.zeros((2, 1))
     same = Redrawn(ROWS[:2], iter([p]))
-    found = plug_in.saving(Cascade([0.0, 0.0]), np.array([1, 1]), differ, same, p)
-    assert (found.share.value, found.share.high) == (0.0, 0.0)
+    saving = plug_in.saving(Cascade([0.0, 0.0]), np.array([1, 1]), differ, same, p)
+    assert (saving.share.value, saving.share.high) == (0.0, 0.0)

@@ -1,3 +1,5 @@
+"""The verdict of a diagnosis, as a table of cases."""
+
 import re
 
 import msgspec
@@ -27,7 +29,7 @@ ALWAYS = recommend([Option("fixed depth", "small", 0.2, None, exactly(0.3))], []
 POLICY = msgspec.structs.replace(ALWAYS, kind="policy", name="Stopwise")
 
 
-def judged(
+def verdict(
     *,
     saves=(0.1, 0.2),
     fits=((0.0, "good"),),
@@ -37,11 +39,12 @@ def judged(
     totals=(0.1, 0.2, 0.4),
     chosen=ALWAYS,
     gap=0.1,
-    **more,
+    **options,
 ):
-    saved, one = Interval(sum(saves) / 2, *saves), exactly(1.0)
+    saved = Interval(sum(saves) / 2, *saves)
+    always = exactly(1.0)
     arms = [
-        ArmSummary(name, 0.1, total, 100, exactly(share), one, None, None)
+        ArmSummary(name, 0.1, total, 100, exactly(share), always, None, None)
         for name, share, total in zip(NAMES, shares, totals, strict=True)
     ]
     pairs = [
@@ -49,10 +52,10 @@ def judged(
         for off, fit in fits
     ]
     saving = Saving(saved, saved, wilson(1, 100))
-    return judge(Evidence(arms, pairs, saving, plan, chosen, **more))
+    return judge(Evidence(arms, pairs, saving, plan, chosen, **options))
 
 
-def audited(lost, low, high, best=0.2, depth=1.5, differing=False):
+def audit_of(lost, low, high, best=0.2, depth=1.5, differing=False):
     return Audit(
         rows=400,
         rule_error=exactly(1.0),
@@ -70,46 +73,46 @@ def audited(lost, low, high, best=0.2, depth=1.5, differing=False):
     ("lost", "answer"),
     [
         ((-0.01, -0.02, 0.0), "learnable"),
-        ((0.001, -0.05, 0.05), "probably"),  # so few labels that anything may be
+        ((0.001, -0.05, 0.05), "probably"),  # too few labels to tell
         ((0.03, -0.01, 0.07), "probably"),
-        ((0.003, 0.001, 0.005), "learnable"),  # surely worse, but by less than 2 %
+        ((0.003, 0.001, 0.005), "learnable"),  # significantly worse, but by less than 2 %
         ((0.03, 0.01, 0.05), "not from disagreement alone"),
     ],
 )
 def test_with_labels_the_losses_decide(lost, answer):
-    found = judged(audit=audited(*lost), fits=[(0.2, "bad")])
-    assert found.answer == answer
-    assert "400" in found.reason
-    assert "small" in found.reason
-    assert any("does not fit" in p for p in found.points)  # whatever the verdict
+    result = verdict(audit=audit_of(*lost), fits=[(0.2, "bad")])
+    assert result.answer == answer
+    assert "400" in result.reason
+    assert "small" in result.reason
+    assert any("does not fit" in p for p in result.points)  # with every verdict
 
 
 @pytest.mark.parametrize(("high", "named"), [(-0.1, True), (0.1, False)])
-def test_an_arm_that_spoils_more_than_it_corrects_is_named(high, named):
-    found = judged(audit=audited(0.03, 0.01, 0.05), gain=Interval(-0.5, -0.6, high))
-    assert found.points[0].startswith("By the labels large spoils more") == named
-    assert ("by 20\u00a0% of the rows" in found.points[0]) == named  # 0.4 · 0.5
-
-
-def test_labels_of_disagreement_say_what_they_leave_out():
-    for differing, words in (
-        (True, "(errors not common to all arms and costs)"),
-        (False, "(errors and"),
-    ):
-        assert words in judged(audit=audited(0.0, -0.01, 0.01, differing=differing)).reason
+def test_an_arm_that_spoils_more_answers_than_it_corrects_is_named(high, named):
+    result = verdict(audit=audit_of(0.03, 0.01, 0.05), gain=Interval(-0.5, -0.6, high))
+    assert result.points[0].startswith("By the labels large spoils more") == named
+    assert ("by 20\u00a0% of the rows" in result.points[0]) == named  # 0.4 · 0.5
 
 
 @pytest.mark.parametrize(
-    ("labels", "answer", "says"),
+    ("differing", "text"),
+    [(True, "(errors that not all arms share and costs)"), (False, "(errors and costs)")],
+)
+def test_labels_of_disagreement_exclude_shared_errors(differing, text):
+    assert text in verdict(audit=audit_of(0.0, -0.01, 0.01, differing=differing)).reason
+
+
+@pytest.mark.parametrize(
+    ("labels", "answer", "message"),
     [
-        (audited(0, -0.001, 0.001), "probably", "No saving: it always runs large."),
+        (audit_of(0, -0.001, 0.001), "probably", "No saving: it always runs large."),
         (None, "labels needed", "Stopwise would hardly ever stop before large: no saving."),
     ],
 )
-def test_nothing_to_save_is_not_learnable(labels, answer, says):
-    found = judged(saves=(0.0, 0.0), audit=labels)
-    assert found.answer == answer
-    assert says in found.reason
+def test_a_cascade_without_saving_is_not_learnable(labels, answer, message):
+    result = verdict(saves=(0.0, 0.0), audit=labels)
+    assert result.answer == answer
+    assert message in result.reason
 
 
 RULE = msgspec.structs.replace(PLAN, first=0, second=None)
@@ -127,100 +130,104 @@ DONE = msgspec.structs.replace(PLAN, labels=0, rows=())
             {"shares": (1.0, 0.0, 0.0), "plan": DONE},
             "There is nothing to learn: no arm after small",
         ),
-        ({"audit": audited(-0.01, -0.02, 0.0)}, "This cascade can learn where to stop, and always"),
         (
-            {"audit": audited(-0.01, -0.02, 0.0), "chosen": POLICY},
+            {"audit": audit_of(-0.01, -0.02, 0.0)},
+            "This cascade can learn where to stop, and always",
+        ),
+        (
+            {"audit": audit_of(-0.01, -0.02, 0.0), "chosen": POLICY},
             "This cascade can learn where to stop, without labels",
         ),
-        ({"audit": audited(0.03, -0.01, 0.07)}, "More labels are needed to say whether Stopwise "),
-        ({"audit": audited(0.03, 0.01, 0.05)}, "This cascade cannot learn where to stop from dis"),
+        ({"audit": audit_of(0.03, -0.01, 0.07)}, "More labels are needed to say whether Stopwise "),
+        ({"audit": audit_of(0.03, 0.01, 0.05)}, "This cascade cannot learn where to stop from dis"),
     ],
 )
 def test_the_headline_agrees_with_the_recommendation(changes, headline):
-    assert judged(**changes).headline.startswith(headline)
+    assert verdict(**changes).headline.startswith(headline)
 
 
-def test_without_labels_nothing_is_proved():
-    found = judged()
-    assert found.answer == "labels needed"
-    assert found.headline == "Labels on 480 rows are needed to say whether large is worth its price"
-    assert "without labels it cannot be said whether large is worth its price" in found.reason
-    assert "contradicts" not in f"{found.reason} {found.points}"
-    assert any("Without labels" in p for p in found.points)
-    assert any("Labels on 480 random rows in which arms disagree" in p for p in found.points)
+def test_without_labels_the_answer_is_labels_needed():
+    result = verdict()
+    assert result.answer == "labels needed"
+    assert (
+        result.headline == "Labels on 480 rows are needed to say whether large is worth its price"
+    )
+    assert "without labels it cannot be said whether large is worth its price" in result.reason
+    assert "contradicts" not in f"{result.reason} {result.points}"
+    assert any("without labels" in p for p in result.points)
+    assert any("Labels on 480 random rows in which arms disagree" in p for p in result.points)
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "pattern"),
     [
         ({}, "Labels on 480 random rows .* must be 50.% of the rows, .* within ±10 points"),
         (
             {"rows": (1, 2)},
-            r"Labels on 480 random rows in which arms disagree \(the log has 2 without",
+            r"Labels on 480 random rows in which arms disagree \(the log has only 2 rows without",
         ),
         ({"gain": Interval(0.6, 0.4, 0.8), "labels": 50}, "Labels on 50 more random rows"),
         ({"gain": Interval(0.9, 0.8, 1.0), "labels": 0}, "large on all rows is worth the 0.2 .*90"),
         ({"gain": Interval(0.1, 0.0, 0.2), "labels": 0}, "large on all rows is not worth the 0.2"),
     ],
 )
-def test_how_many_labels_settle_it(changes, says):
+def test_the_number_of_labels_needed_is_stated(changes, pattern):
     plan = msgspec.structs.replace(PLAN, **changes)
-    for audit in (None, audited(0.0, -0.01, 0.01)):
-        points = judged(plan=plan, audit=audit).points
-        assert sum(bool(re.search(says, p)) for p in points) == 1
+    for audit in (None, audit_of(0.0, -0.01, 0.01)):
+        points = verdict(plan=plan, audit=audit).points
+        assert sum(bool(re.search(pattern, p)) for p in points) == 1
 
 
-def test_an_arm_that_costs_more_than_it_can_correct_takes_no_labels():
-    points = " ".join(judged(gap=0.5).points)
+def test_an_arm_that_costs_more_than_it_can_correct_needs_no_labels():
+    points = " ".join(verdict(gap=0.5).points)
     assert "large costs 0.5 more than small, and the two disagree in 40\xa0% of the rows" in points
-    assert "takes no labels" in points
-    in_money = judged(gap=50, totals=(10, 20, 70), one_error=100)
+    assert "No labels are needed" in points
+    in_money = verdict(gap=50, totals=(10, 20, 70), one_error=100)
     assert "large costs 50 more than small" in " ".join(in_money.points)
     assert "Warning" not in in_money.reason
-    assert "takes no labels" not in " ".join(judged(gap=30, one_error=100).points)
+    assert "No labels are needed" not in " ".join(verdict(gap=30, one_error=100).points)
 
 
-def test_costs_that_seem_to_be_money_are_doubted_in_the_report():
-    reason = judged(totals=(0.1, 1, 40)).reason
+def test_costs_that_look_like_money_cause_a_warning():
+    reason = verdict(totals=(0.1, 1, 40)).reason
     assert reason.startswith("Warning: running arm 'large' costs as much as 39 wrong answers")
     assert "--error-cost" in reason
-    assert "--error-cost" not in judged().reason
+    assert "--error-cost" not in verdict().reason
 
 
-@pytest.mark.parametrize(("depth", "says"), [(1.5, "goes too deep"), (0.2, "stops too early")])
-def test_too_deep_or_too_early(depth, says):
-    audit = audited(0.03, 0.01, 0.05, depth=depth)
-    found = judged(audit=audit, higher=2)
-    assert found.answer == "not from disagreement alone"
-    assert says in found.reason
-    assert ("--degree 2" in found.reason) == (depth < 1)
+@pytest.mark.parametrize(("depth", "message"), [(1.5, "goes too deep"), (0.2, "stops too early")])
+def test_too_deep_or_too_early(depth, message):
+    audit = audit_of(0.03, 0.01, 0.05, depth=depth)
+    result = verdict(audit=audit, higher_degree=2)
+    assert result.answer == "not from disagreement alone"
+    assert message in result.reason
+    assert ("--degree 2" in result.reason) == (depth < 1)
     assert needs_other_models([], audit) == (depth < 1)
 
 
-def test_what_comes_first():
-    found = judged(shares=(0.996, 0.004, 0.0), plan=DONE)
-    assert found.reason.startswith(
-        "Stopwise would stop at rules in 99.6\u00a0% of the rows, like always rules."
+def test_nothing_to_learn_takes_precedence_unless_labels_refute_it():
+    result = verdict(shares=(0.996, 0.004, 0.0), plan=DONE)
+    assert result.reason.startswith(
+        "Stopwise would stop at rules in 99.6\u00a0% of the rows: the same as always rules."
     )
-    # the headline is not that it can learn; and what the labels refute is not made good
-    assert found.answer == "nothing to learn"
-    assert judged(shares=(0.996, 0.004, 0.0)).answer == "labels needed"
-    lost = judged(shares=(0.996, 0.004, 0.0), audit=audited(0.03, 0.01, 0.05))
-    assert lost.answer == "not from disagreement alone"
-    assert judged(shares=(0.99, 0.01, 0.0), plan=DONE).answer == "nothing to learn"
-    labelled = judged(shares=(0.0, 0.004, 0.996), audit=audited(0, -0.001, 0.001))
+    assert result.answer == "nothing to learn"
+    assert verdict(shares=(0.996, 0.004, 0.0)).answer == "labels needed"
+    refuted = verdict(shares=(0.996, 0.004, 0.0), audit=audit_of(0.03, 0.01, 0.05))
+    assert refuted.answer == "not from disagreement alone"
+    assert verdict(shares=(0.99, 0.01, 0.0), plan=DONE).answer == "nothing to learn"
+    labelled = verdict(shares=(0.0, 0.004, 0.996), audit=audit_of(0, -0.001, 0.001))
     assert labelled.answer == "nothing to learn"
     assert labelled.headline == "There is nothing to learn: Stopwise would always stop at large"
 
 
 def test_models_that_do_not_fit():
-    """A higher degree is suggested only where it helped on held-out rows."""
-    found = judged(fits=[(0.0, "good"), (0.2, "bad")], higher=2)
-    assert found.answer == "not from disagreement alone"
-    assert "20 points" in found.reason
-    assert "Try --degree 2, which predicts held-out rows better" in found.reason
-    assert "--degree 2" not in judged(fits=[(0.2, "bad")]).reason
-    assert "a higher --degree does not help on held-out rows" in judged(fits=[(0.2, "bad")]).reason
-    found = judged(fits=[(0.0, "good"), (0.07, "rough")])
-    assert found.answer == "labels needed"
-    assert any("7 points" in p for p in found.points)
+    """A higher degree is suggested only if it helped on held-out rows."""
+    result = verdict(fits=[(0.0, "good"), (0.2, "bad")], higher_degree=2)
+    assert result.answer == "not from disagreement alone"
+    assert "20 points" in result.reason
+    assert "Try --degree 2, which predicts held-out rows better" in result.reason
+    assert "--degree 2" not in verdict(fits=[(0.2, "bad")]).reason
+    assert "a higher --degree does not help on held-out rows" in verdict(fits=[(0.2, "bad")]).reason
+    result = verdict(fits=[(0.0, "good"), (0.07, "rough")])
+    assert result.answer == "labels needed"
+    assert any("7 points" in p for p in result.points)

@@ -1,4 +1,4 @@
-"""Live runs for tests: a runner asks stages that answer or fail, and writes the log."""
+"""Live runs for tests: a runner with stages that answer or fail, and its log."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -15,11 +15,11 @@ from tests.helpers.cascades import good_cascade
 NAMES = ("rules", "small", "large")
 CASCADE = sw.Cascade((0.02, 0.1, 0.25), names=NAMES)
 WORDS = np.array(("cat", "dog", "eel"))
-BASE = (4,)  # how many numbers of the context are known at first, and after each arm
+NO_REVEALS = (4,)  # context numbers available at first, and after each arm that reveals some
 
 
 class Arms(NamedTuple):
-    """What arms would answer: contexts (n, 4), outputs (n, 3) and labels (n,), as texts."""
+    """Simulated rounds: contexts (n, 4), and as text the outputs (n, 3) and labels (n,)."""
 
     contexts: NDArray[np.float64]
     outputs: NDArray[np.str_]
@@ -27,38 +27,47 @@ class Arms(NamedTuple):
 
 
 def arms(n: int, seed: int = 0) -> Arms:
-    drawn = good_cascade(n, seed, classes=3)
-    return Arms(drawn.contexts, WORDS[drawn.outputs[:, [0, 1, 3]]], WORDS[drawn.labels])
+    cascade = good_cascade(n, seed, classes=3)
+    return Arms(cascade.contexts, WORDS[cascade.outputs[:, [0, 1, 3]]], WORDS[cascade.labels])
 
 
-def writer(path: Path, known: Sequence[int] = BASE, *, labels: bool = False) -> sw.LogWriter:
+def writer(
+    path: Path, available: Sequence[int] = NO_REVEALS, *, labels: bool = False
+) -> sw.LogWriter:
     names = ["a", "b", "c", "d"]
-    revealed = {NAMES[i]: names[start:end] for i, (start, end) in enumerate(pairwise(known))}
-    return sw.LogWriter(path, NAMES, names[: known[0]], revealed, labels=labels)
+    revealed = {NAMES[i]: names[start:end] for i, (start, end) in enumerate(pairwise(available))}
+    return sw.LogWriter(path, NAMES, names[: available[0]], revealed, labels=labels)
 
 
 def play(
-    policy: sw.Policy, said: Arms, path: Path, *, fails: float = 0.0, known: Sequence[int] = BASE
+    policy: sw.Policy,
+    drawn: Arms,
+    path: Path,
+    *,
+    fails: float = 0.0,
+    available: Sequence[int] = NO_REVEALS,
 ) -> list[sw.Round]:
-    """Run and log rounds in which each arm fails with this chance."""
+    """Run and log rounds in which each arm fails with probability ``fails``."""
     random = np.random.default_rng(1)
 
     def stage(arm: int) -> sw.Stage:
         def run(t: int) -> tuple[int, str]:
             if random.random() < fails:
                 raise ConnectionError("no answer\nat all")
-            return t, str(said.outputs[t, arm])
+            return t, str(drawn.outputs[t, arm])
 
         def reveals(answer: Any) -> Any:
-            return said.contexts[answer[0], known[arm] : known[arm + 1]]
+            return drawn.contexts[answer[0], available[arm] : available[arm + 1]]
 
-        revealing = reveals if arm + 1 < len(known) else None
+        revealing = reveals if arm + 1 < len(available) else None
         return sw.Stage(run, reveals=revealing, canonical=lambda answer: answer[1])
 
     stages = [stage(arm) for arm in range(len(NAMES))]
-    with writer(path, known) as log:
-        runner = sw.Runner(policy, stages, context=lambda t: said.contexts[t, : known[0]], log=log)
-        return list(runner.run_many(range(len(said.contexts))))
+    with writer(path, available) as log:
+        runner = sw.Runner(
+            policy, stages, context=lambda t: drawn.contexts[t, : available[0]], log=log
+        )
+        return list(runner.run_many(range(len(drawn.contexts))))
 
 
 def write(
@@ -71,19 +80,19 @@ def write(
     return path
 
 
-def full(said: Arms) -> list[sw.Round]:
-    """Rounds in which every arm ran."""
+def full(drawn: Arms) -> list[sw.Round]:
+    """Return rounds in which every arm ran."""
     return [
         sw.Round(str(t), 0.0, tuple(x.tolist()), tuple(y), tuple(y), stop=2, rule_stop=2)
-        for t, (x, y) in enumerate(zip(said.contexts, said.outputs.tolist(), strict=True))
+        for t, (x, y) in enumerate(zip(drawn.contexts, drawn.outputs.tolist(), strict=True))
     ]
 
 
-def cut(rounds: Sequence[sw.Round], ends: Callable[[int], int]) -> list[sw.Round]:
-    """The same rounds, of which round t ends at arm ``ends(t)``."""
+def truncate(rounds: Sequence[sw.Round], stop: Callable[[int], int]) -> list[sw.Round]:
+    """Return the rounds, with round t ending at arm ``stop(t)``."""
     return [
         msgspec.structs.replace(
-            one, outputs=one.outputs[: ends(t) + 1], stop=ends(t), rule_stop=ends(t)
+            done, outputs=done.outputs[: stop(t) + 1], stop=stop(t), rule_stop=stop(t)
         )
-        for t, one in enumerate(rounds)
+        for t, done in enumerate(rounds)
     ]

@@ -1,4 +1,4 @@
-"""The replay of a live run's log is the live run, decision for decision."""
+"""Replaying the log of a live run repeats every decision."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +9,9 @@ import pytest
 import stopwise as sw
 from stopwise.logs.log import Log
 from stopwise.logs.replay.replay import replay
-from tests.unit.logs.replay.live import BASE, CASCADE, arms, play
+from tests.unit.logs.replay.live import CASCADE, NO_REVEALS, arms, play
 
-KNOWN = (2, 3, 4)  # two numbers are known from the start, each of the first two arms adds one
+REVEALS = (2, 3, 4)  # two context numbers at the start; each of the first two arms reveals one
 
 
 def degree_one() -> sw.Polynomial:
@@ -19,8 +19,8 @@ def degree_one() -> sw.Polynomial:
 
 
 def staged() -> sw.PerStage:
-    # shifted, so that a zero where nothing was revealed would be outside of what is promised
-    centers = [[3.0] * 3, [3.0] * 4 + [0.0]]  # at the second arm it is known whether it agrees
+    # shifted, so that a zero in place of a missing value would be out of range
+    centers = [[3.0] * 3, [3.0] * 4 + [0.0]]  # the second arm also sees whether it agrees
     maps = [sw.Scaled(degree_one(), center, [1.0] * len(center)) for center in centers]
     return sw.PerStage(maps)
 
@@ -52,30 +52,30 @@ RUNS += [("uss-pd", 0.05, "jsonl"), ("staged laplace", 0.05, "jsonl")]
 
 @pytest.mark.parametrize(("name", "fails", "suffix"), RUNS)
 def test_a_live_run_is_repeated(tmp_path: Path, name: str, fails: float, suffix: str) -> None:
-    policy, said = POLICIES[name](), arms(1200 if name == "uss-ucb" else 600)
+    policy, drawn = POLICIES[name](), arms(1200 if name == "uss-ucb" else 600)
     if name.startswith("staged"):
-        said = said._replace(contexts=said.contexts + 3.0)
-    known = KNOWN if name.startswith("staged") else BASE
-    begun = said._replace(contexts=said.contexts[:300])
-    play(policy, begun, tmp_path / f"before.{suffix}", known=known)
+        drawn = drawn._replace(contexts=drawn.contexts + 3.0)
+    available = REVEALS if name.startswith("staged") else NO_REVEALS
+    first_half = drawn._replace(contexts=drawn.contexts[:300])
+    play(policy, first_half, tmp_path / f"before.{suffix}", available=available)
     policy.save(tmp_path / "before.stopwise")
-    rounds = play(policy, said, tmp_path / f"live.{suffix}", fails=fails, known=known)
+    rounds = play(policy, drawn, tmp_path / f"live.{suffix}", fails=fails, available=available)
 
-    found = replay(Log(tmp_path / f"live.{suffix}"), CASCADE, [tmp_path / "before.stopwise"])
-    decided = found.decisions["before.stopwise"].astype(np.int64)
+    result = replay(Log(tmp_path / f"live.{suffix}"), CASCADE, [tmp_path / "before.stopwise"])
+    decided = result.decisions["before.stopwise"].astype(np.int64)
     stops = np.array([-1 if done.stop is None else done.stop for done in rounds])
     failed = np.array([done.failure is not None for done in rounds])
     assert failed.any() == (fails > 0)
-    assert len(set(stops.tolist())) > 1  # or there was nothing to repeat
+    assert len(set(stops.tolist())) > 1  # otherwise the test would be trivial
     assert np.array_equal(decided[~failed], stops[~failed])
     assert (decided[failed] > stops[failed]).all()  # the decision was to continue
-    (one,) = found.policies
-    assert one.beyond == 0
-    assert one.as_played is not None
-    assert one.as_played.value == 1.0
+    (row,) = result.policies
+    assert row.beyond == 0
+    assert row.as_played is not None
+    assert row.as_played.value == 1.0
 
 
-def test_a_policy_in_memory_is_not_changed_by_it(tmp_path: Path) -> None:
+def test_replay_does_not_change_a_policy_in_memory(tmp_path: Path) -> None:
     policy, other = POLICIES["thompson"](), POLICIES["random"]()
     play(POLICIES["thompson"](), arms(400), tmp_path / "live.parquet")
     log = Log(tmp_path / "live.parquet")
@@ -83,6 +83,6 @@ def test_a_policy_in_memory_is_not_changed_by_it(tmp_path: Path) -> None:
     assert isinstance(policy, sw.Thompson)
     assert policy.rounds == 0
     assert first.to_json() == again.to_json()
-    played = {one.name: one.as_played.value for one in first.policies if one.as_played is not None}
+    played = {row.name: row.as_played.value for row in first.policies if row.as_played is not None}
     assert played["thompson"] == 1.0
     assert played["random-depth"] < 0.9

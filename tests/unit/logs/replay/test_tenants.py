@@ -1,4 +1,4 @@
-"""Replay by tenants and weights: each part as if it were alone, totals as sums, targets."""
+"""Replay by tenants and weights, totals, and limits."""
 
 import json
 import math
@@ -30,7 +30,7 @@ def save(path: Path, columns: dict[str, Any]) -> Path:
 
 
 def table(n: int = N) -> dict[str, Any]:
-    """Return the columns of a log of three clinics, in no order."""
+    """Return the columns of a log of three clinics, in random order."""
     return rounds(n) | {"clinic": CLINICS[np.random.default_rng(1).integers(0, 3, n)]}
 
 
@@ -44,24 +44,24 @@ def value(estimate: Interval | None) -> float:
 
 
 def alone(folder: Path, suffix: str, clinic: str) -> sw.Log:
-    """Return a log of the rows of one clinic only."""
-    whole = table()
-    mine = {name: column[whole["clinic"] == clinic] for name, column in whole.items()}
+    """Return a log with the rows of one clinic."""
+    columns = table()
+    mine = {name: column[columns["clinic"] == clinic] for name, column in columns.items()}
     return sw.Log(save(folder / f"{clinic}{suffix}", mine))
 
 
 @pytest.fixture
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make several tasks of a short log, and several batches."""
+    """Split a short log into several tasks and batches."""
     monkeypatch.setattr(partitions, "MAX_TASK_ROWS", 300)
     monkeypatch.setattr(partitions, "BATCH_ROWS", 200)
 
 
 @pytest.mark.usefixtures("small_tasks")
 def test_a_tenant_is_replayed_as_if_it_were_alone(path: Path, tmp_path: Path) -> None:
-    found = sw.replay(sw.Log(save(path, table())), costs(), POLICIES, by="clinic", labels=0)
-    assert sorted(found.tenants) == sorted(CLINICS)
-    for clinic, mine in found.tenants.items():
+    result = sw.replay(sw.Log(save(path, table())), costs(), POLICIES, by="clinic", labels=0)
+    assert sorted(result.tenants) == sorted(CLINICS)
+    for clinic, mine in result.tenants.items():
         expected = sw.replay(alone(tmp_path, path.suffix, clinic), costs(), POLICIES)
         assert mine.policies == expected.policies
         assert mine.fixed == expected.fixed
@@ -69,63 +69,63 @@ def test_a_tenant_is_replayed_as_if_it_were_alone(path: Path, tmp_path: Path) ->
             assert np.array_equal(mine.decisions[name], stops)
 
 
-def test_totals_are_those_of_all_decisions(tmp_path: Path) -> None:
-    whole = table()
-    found = sw.replay(sw.Log(save(tmp_path / "log.csv", whole)), costs(), POLICIES, by="clinic")
-    outputs = np.stack([whole[f"output.{arm}"] for arm in ARMS], axis=1)
-    assert found.rounds == found.labelled == N
-    for one in found.policies:
+def test_totals_match_all_decisions(tmp_path: Path) -> None:
+    columns = table()
+    result = sw.replay(sw.Log(save(tmp_path / "log.csv", columns)), costs(), POLICIES, by="clinic")
+    outputs = np.stack([columns[f"output.{arm}"] for arm in ARMS], axis=1)
+    assert result.rounds == result.labelled == N
+    for row in result.policies:
         stops = np.empty(N, dtype=np.int64)
-        for clinic, mine in found.tenants.items():
-            stops[whole["clinic"] == clinic] = mine.decisions[one.name]
+        for clinic, mine in result.tenants.items():
+            stops[columns["clinic"] == clinic] = mine.decisions[row.name]
         answers = outputs[np.arange(N), stops]
         spent = costs().cumulative[stops]
-        losses = spent + (answers != whole["label"])
-        always = costs().cumulative[2] + (outputs[:, 2] != whole["label"])
-        assert value(one.cost) == pytest.approx(spent.mean(), abs=1e-12)
-        assert value(one.error) == pytest.approx((answers != whole["label"]).mean(), abs=1e-12)
-        assert value(one.disagreement) == pytest.approx(
+        losses = spent + (answers != columns["label"])
+        always = costs().cumulative[2] + (outputs[:, 2] != columns["label"])
+        assert value(row.cost) == pytest.approx(spent.mean(), abs=1e-12)
+        assert value(row.error) == pytest.approx((answers != columns["label"]).mean(), abs=1e-12)
+        assert value(row.disagreement) == pytest.approx(
             (answers != outputs[:, 2]).mean(), abs=1e-12
         )
-        assert value(one.loss) == pytest.approx(losses.mean(), abs=1e-12)
-        assert one.over_fixed
-        more = one.over_fixed[2]
-        assert more.value == pytest.approx((losses - always).mean(), abs=1e-12)
+        assert value(row.loss) == pytest.approx(losses.mean(), abs=1e-12)
+        assert row.over_fixed
+        extra = row.over_fixed[2]
+        assert extra.value == pytest.approx((losses - always).mean(), abs=1e-12)
         half = 1.959963984540054 * (losses - always).std(ddof=1) / np.sqrt(N)
-        assert more.high - more.value == pytest.approx(half, rel=1e-9)
+        assert extra.high - extra.value == pytest.approx(half, rel=1e-9)
 
 
 @pytest.mark.usefixtures("small_tasks")
 @pytest.mark.parametrize("by", ["clinic", None])
 def test_the_result_does_not_depend_on_the_workers(by: str | None, tmp_path: Path) -> None:
     log = sw.Log(save(tmp_path / "log.parquet", table()))
-    given: dict[str, Any] = {"by": by, "weights": (0.5, 1, 2), "labels": 20}
+    options: dict[str, Any] = {"by": by, "weights": (0.5, 1, 2), "labels": 20}
     policies = ("uss-laplace", "thompson:scale=0.5")
     first, *others = (
-        sw.replay(log, costs(), policies, jobs=jobs, **given).to_json() for jobs in (1, 2, 5)
+        sw.replay(log, costs(), policies, jobs=jobs, **options).to_json() for jobs in (1, 2, 5)
     )
     assert others == [first, first]
 
 
-def test_money_labels_and_rounds_without_answers_add_up(tmp_path: Path) -> None:
-    whole: dict[str, list[Any]] = {k: column.tolist() for k, column in table(600).items()}
-    whole["failed"] = [None] * 600
-    for t, clinic in enumerate(whole["clinic"]):
-        if clinic == "east":  # nothing of it can be evaluated
-            whole["failed"][t] = ARMS[0]
+def test_costs_labels_and_rounds_without_answers_add_up(tmp_path: Path) -> None:
+    columns: dict[str, list[Any]] = {k: column.tolist() for k, column in table(600).items()}
+    columns["failed"] = [None] * 600
+    for t, clinic in enumerate(columns["clinic"]):
+        if clinic == "east":  # none of its rounds can be evaluated
+            columns["failed"][t] = ARMS[0]
             for arm in ARMS:
-                whole[f"output.{arm}"][t] = None
-    whole |= {f"cost.{arm}": [0.5 * t for t in range(600)] for arm in ARMS}
-    log = sw.Log(save(tmp_path / "log.jsonl", whole))
-    found = sw.replay(log, costs(), ["uss-laplace"], by="clinic", labels=10)
-    assert sorted(found.tenants) == ["north", "south"]
-    assert found.unanswered == found.failed == whole["clinic"].count("east")
-    assert found.rounds == 600
-    asked = [of.asked["uss-laplace"] for of in found.tenants.values()]
-    assert found.asked["uss-laplace"] == sum(asked) > max(asked)
-    always = found.fixed[0].money
-    paid = [0.5 * t for t, clinic in enumerate(whole["clinic"]) if clinic != "east"]
-    assert value(always) == pytest.approx(np.mean(paid))
+                columns[f"output.{arm}"][t] = None
+    columns |= {f"cost.{arm}": [0.5 * t for t in range(600)] for arm in ARMS}
+    log = sw.Log(save(tmp_path / "log.jsonl", columns))
+    result = sw.replay(log, costs(), ["uss-laplace"], by="clinic", labels=10)
+    assert sorted(result.tenants) == ["north", "south"]
+    assert result.unanswered == result.failed == columns["clinic"].count("east")
+    assert result.rounds == 600
+    asked = [tenant.asked["uss-laplace"] for tenant in result.tenants.values()]
+    assert result.asked["uss-laplace"] == sum(asked) > max(asked)
+    always = result.fixed[0].money
+    spent = [0.5 * t for t, clinic in enumerate(columns["clinic"]) if clinic != "east"]
+    assert value(always) == pytest.approx(np.mean(spent))
 
 
 @pytest.mark.parametrize(
@@ -140,11 +140,13 @@ def test_money_labels_and_rounds_without_answers_add_up(tmp_path: Path) -> None:
     ],
 )
 def test_any_value_names_a_tenant(values: list[Any], names: list[str], tmp_path: Path) -> None:
-    whole = {name: column.tolist() for name, column in rounds(400).items()} | {"who": values * 100}
+    columns = {name: column.tolist() for name, column in rounds(400).items()} | {
+        "who": values * 100
+    }
     mixed = len({type(value) for value in values} - {type(None)}) > 1
     suffixes = ("jsonl",) if mixed else ("parquet", "jsonl")
     for suffix in suffixes:
-        log = sw.Log(save(tmp_path / f"log.{suffix}", whole))
+        log = sw.Log(save(tmp_path / f"log.{suffix}", columns))
         sizes = Partition.sizes(log, "who")
         assert sorted(sizes) == names
         assert sum(sizes.values()) == 400
@@ -153,36 +155,37 @@ def test_any_value_names_a_tenant(values: list[Any], names: list[str], tmp_path:
 
 
 def test_in_csv_text_is_not_taken_for_a_number(tmp_path: Path) -> None:
-    whole = rounds(200) | {"who": ["007", "7"] * 100}
-    log = sw.Log(save(tmp_path / "log.csv", whole))
+    columns = rounds(200) | {"who": ["007", "7"] * 100}
+    log = sw.Log(save(tmp_path / "log.csv", columns))
     assert Partition.sizes(log, "who") == {"007": 100, "7": 100}
 
 
-def test_a_wrong_cell_is_named_by_its_row_in_the_file(tmp_path: Path) -> None:
-    whole = {name: column.tolist() for name, column in table(300).items()}
-    whole["context.hard"][200] = float("nan")
-    log = sw.Log(save(tmp_path / "log.parquet", whole))
+def test_an_invalid_cell_is_reported_with_its_row_in_the_file(tmp_path: Path) -> None:
+    columns = {name: column.tolist() for name, column in table(300).items()}
+    columns["context.hard"][200] = float("nan")
+    log = sw.Log(save(tmp_path / "log.parquet", columns))
     with pytest.raises(InvalidLogError, match=r"^log\.parquet, row 201, column 'context\.hard'"):
         sw.replay(log, costs(), ["uss-pd"], by="clinic")
 
 
-def test_a_column_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_column_is_rejected(tmp_path: Path) -> None:
     log = sw.Log(save(tmp_path / "log.csv", table(100)))
     with pytest.raises(InvalidParameterError, match=r"no column 'ward'.*'clinic'"):
         sw.replay(log, costs(), ["uss-pd"], by="ward")
 
 
-def test_a_weight_is_for_the_policies_and_results_are_at_the_costs_as_given(tmp_path: Path) -> None:
+def test_weights_apply_to_policies_but_not_to_results(tmp_path: Path) -> None:
     log = sw.Log(save(tmp_path / "log.csv", table()))
-    found = sw.replay(log, costs(), POLICIES, weights=(2, 0.5))
-    assert list(found.grid) == [0.5, 2.0]
-    for weight, one in found.grid.items():
+    result = sw.replay(log, costs(), POLICIES, weights=(2, 0.5))
+    assert list(result.grid) == [0.5, 2.0]
+    for weight, weighted in result.grid.items():
         expected = sw.replay(log, costs(*(weight * c for c in (0.02, 0.1, 0.25))), POLICIES)
         depths = {p.name: p.depths for p in expected.policies}
-        assert {p.name: p.depths for p in one.policies} == depths
-        assert one.costs == pytest.approx(costs().cumulative)
-        for line in one.policies:
-            spent = sum(share.value * c for share, c in zip(line.depths, one.costs, strict=True))
+        assert {p.name: p.depths for p in weighted.policies} == depths
+        assert weighted.costs == pytest.approx(costs().cumulative)
+        for line in weighted.policies:
+            shares = zip(line.depths, weighted.costs, strict=True)
+            spent = sum(share.value * c for share, c in shares)
             assert value(line.cost) == pytest.approx(spent)
             assert value(line.loss) == pytest.approx(spent + value(line.error))
 
@@ -202,85 +205,90 @@ LIMITS: list[dict[str, Any]] = [
 def test_the_recommendation_keeps_the_limits_in_the_unit_of_the_costs(
     limits: dict[str, Any], error: float, tmp_path: Path
 ) -> None:
-    """With prices in a currency, the budget is one too, and so is every amount."""
+    """With prices, the budget and every amount are in the currency."""
     log = sw.Log(save(tmp_path / "log.csv", table()))
     prices = [error * c for c in (0.02, 0.1, 0.25)]
     cascade = sw.Cascade.from_prices(prices, error, ARMS)
-    given: dict[str, Any] = limits | (
-        {"budget": error * limits["budget"]} if "budget" in limits else {}
-    )
-    found = sw.replay(log, cascade, POLICIES[:2], **given)
-    chosen, plain = found.recommendation, json.loads(found.to_json())
+    scaled = dict(limits)
+    if "budget" in limits:
+        scaled["budget"] = error * limits["budget"]
+    result = sw.replay(log, cascade, POLICIES[:2], **scaled)
+    chosen, plain = result.recommendation, json.loads(result.to_json())
     assert chosen is not None
-    assert len([one for one in found.sentences if one.startswith("Recommended: ")]) == 1
-    assert found.error_cost == plain["error_cost"] == error
-    assert found.costs == pytest.approx(np.cumsum(prices))
-    assert chosen.cost <= given.get("budget", math.inf) * (1 + 1e-9)
-    assert value(chosen.error) <= given.get("target_error", 1.0)
+    assert len([s for s in result.sentences if s.startswith("Recommended: ")]) == 1
+    assert result.error_cost == plain["error_cost"] == error
+    assert result.costs == pytest.approx(np.cumsum(prices))
+    assert chosen.cost <= scaled.get("budget", math.inf) * (1 + 1e-9)
+    assert value(chosen.error) <= scaled.get("target_error", 1.0)
     assert (chosen.within_budget, chosen.reaches_target) == (
-        True if "budget" in given else None,
-        True if "target_error" in given else None,
+        True if "budget" in scaled else None,
+        True if "target_error" in scaled else None,
     )
-    lines = [*found.fixed, *(p for one in found.grid.values() for p in one.policies)]
+    lines = [*result.fixed, *(p for weighted in result.grid.values() for p in weighted.policies)]
     kept = [
         value(line.loss)
         for line in lines
-        if value(line.cost) <= given.get("budget", math.inf)
-        and value(line.error) <= given.get("target_error", 1.0)
+        if value(line.cost) <= scaled.get("budget", math.inf)
+        and value(line.error) <= scaled.get("target_error", 1.0)
     ]
-    assert len(kept) < len(lines) or "target_error" not in given
+    assert len(kept) < len(lines) or "target_error" not in scaled
     if chosen.kind == "policy":
         assert value(chosen.loss) == min(kept)
-        assert found.weight == chosen.weight
+        assert result.weight == chosen.weight
     same = sw.replay(log, costs(), POLICIES[:2], **limits).recommendation
     assert same is not None
     assert (same.kind, same.name, same.weight) == (chosen.kind, chosen.name, chosen.weight)
     assert error * same.cost == pytest.approx(chosen.cost)
 
 
-def test_limits_that_nothing_keeps_are_said_to_be_out_of_reach(tmp_path: Path) -> None:
+def test_limits_that_no_option_meets(tmp_path: Path) -> None:
     log = sw.Log(save(tmp_path / "log.csv", table(300)))
-    found = sw.replay(log, costs(), ["uss-pd"], target_error=0).recommendation
-    assert found is not None
-    assert found.reaches_target is False
-    assert "; nothing here is wrong in at most 0\xa0%, and it is wrong least, in " in found.sentence
-    found = sw.replay(log, costs(), ["uss-pd"], budget=0.01).recommendation
-    assert found is not None
-    expected = "nothing here costs at most 0.01 a round, and it costs least, 0.02."
-    assert found.sentence == f"Recommended: always rules; {expected}"
-    assert (found.within_budget, found.name) == (False, "rules")
+    result = sw.replay(log, costs(), ["uss-pd"], target_error=0).recommendation
+    assert result is not None
+    assert result.reaches_target is False
+    assert (
+        "; no option is wrong in at most 0\xa0%, and it has the lowest error rate, "
+        in result.sentence
+    )
+    result = sw.replay(log, costs(), ["uss-pd"], budget=0.01).recommendation
+    assert result is not None
+    expected = "no option costs at most 0.01 a round, and it is the cheapest at 0.02."
+    assert result.sentence == f"Recommended: always rules; {expected}"
+    assert (result.within_budget, result.name) == (False, "rules")
 
 
-def test_a_saved_policy_has_the_weight_it_was_saved_with(tmp_path: Path) -> None:
+def test_a_saved_policy_is_replayed_only_at_its_own_weight(tmp_path: Path) -> None:
     log = sw.Log(save(tmp_path / "log.csv", table(300)))
     policy = sw.USSLaplace(costs(), context_dim=2)
-    found = sw.replay(log, costs(), [policy], budget=0.1)
-    assert (found.weight, dict(found.grid)) == (1.0, {})
-    assert found.recommendation is not None
+    result = sw.replay(log, costs(), [policy], budget=0.1)
+    assert (result.weight, dict(result.grid)) == (1.0, {})
+    assert result.recommendation is not None
 
 
-def test_limits_that_cannot_be_judged_are_refused(tmp_path: Path) -> None:
-    whole = table(100)
-    log = sw.Log(save(tmp_path / "log.csv", whole))
-    few = whole | {"label": [y if t < 5 else None for t, y in enumerate(whole["label"].tolist())]}
-    found = sw.replay(
+def test_invalid_limits_are_rejected(tmp_path: Path) -> None:
+    columns = table(100)
+    log = sw.Log(save(tmp_path / "log.csv", columns))
+    few = columns | {
+        "label": [y if t < 5 else None for t, y in enumerate(columns["label"].tolist())]
+    }
+    result = sw.replay(
         sw.Log(save(tmp_path / "few.csv", few)), costs(), ["uss-pd"], target_error=0.1
     )
-    assert found.notes[0].startswith("Warning: the target is not used: the log has 5 labels")
-    del whole["label"]
-    bare = sw.Log(save(tmp_path / "bare.csv", whole))
+    assert result.notes[0].startswith("Warning: the target is ignored: the log has 5 labels")
+    del columns["label"]
+    unlabelled = sw.Log(save(tmp_path / "unlabelled.csv", columns))
     cases: list[tuple[sw.Log, dict[str, Any]]] = [
-        (bare, {"target_error": 0.1}),
+        (unlabelled, {"target_error": 0.1}),
         (log, {"target_error": 1.5}),
         (log, {"budget": -1.0}),
         (log, {"weights": (0.0,)}),
     ]
-    for refused, given in cases:
+    for case, options in cases:
         with pytest.raises(InvalidParameterError):
-            sw.replay(refused, costs(), ["uss-pd"], **given)
+            sw.replay(case, costs(), ["uss-pd"], **options)
 
 
-def test_many_parts_share_a_task_and_large_ones_have_their_own() -> None:
+def test_small_partitions_share_a_task_and_large_ones_do_not() -> None:
     sizes = {str(k): 1 + k % 7 for k in range(5000)} | {"large": 3 * partitions.MAX_TASK_ROWS}
     groups = group_partitions(sizes, workers=2)
     assert [value for group in groups for value in group] == list(sizes)
@@ -288,17 +296,17 @@ def test_many_parts_share_a_task_and_large_ones_have_their_own() -> None:
     assert len(groups) <= 5
 
 
-def test_closing_early_drops_the_work_under_way(tmp_path: Path) -> None:
+def test_closing_early_cancels_running_work(tmp_path: Path) -> None:
     log = sw.Log(save(tmp_path / "log.csv", table(300)))
     with ThreadExecutor(jobs=1) as executor:
         results = map_partitions(executor, log, None, [_name, _endless], "working")
         assert next(results) == ("", "log.csv")
-        assert BEGUN.wait(60)
+        assert STARTED.wait(60)
         results.close()
-    assert DROPPED.is_set()
+    assert CANCELLED.is_set()
 
 
-BEGUN, DROPPED = threading.Event(), threading.Event()
+STARTED, CANCELLED = threading.Event(), threading.Event()
 
 
 def _name(log: sw.Log, progress: Any) -> str:
@@ -306,10 +314,10 @@ def _name(log: sw.Log, progress: Any) -> str:
 
 
 def _endless(log: sw.Log, progress: Any) -> None:
-    BEGUN.set()
+    STARTED.set()
     try:
         while True:
             progress("working", 1, 2)
     except CancelledError:
-        DROPPED.set()
+        CANCELLED.set()
         raise

@@ -1,4 +1,4 @@
-"""The report of a diagnosis as a reader meets it: on a laptop, on a phone, by day and by night."""
+"""The report of a diagnosis on a laptop and a phone, in light and dark mode."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,14 +19,14 @@ class Written(NamedTuple):
 
 @pytest.fixture(scope="module", params=[labelled, unlabelled, hostile])
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
-    found: Diagnosis = request.param()
-    page = write_report(found, tmp_path_factory.mktemp("diagnosis"))
-    alone = tmp_path_factory.mktemp("alone") / "report.html"  # it needs nothing beside it
-    return Written(found, page.rename(alone))
+    diagnosis: Diagnosis = request.param()
+    page = write_report(diagnosis, tmp_path_factory.mktemp("diagnosis"))
+    alone = tmp_path_factory.mktemp("alone") / "report.html"  # the page is self-contained
+    return Written(diagnosis, page.rename(alone))
 
 
 @pytest.mark.parametrize(("width", "scheme"), SCREENS)
-def test_it_can_be_read_on_every_screen(
+def test_diagnosis_is_readable_on_every_screen(
     page: Any, written: Written, width: int, scheme: str
 ) -> None:
     panels = [panel for section in sections(written.diagnosis) for panel in section.panels]
@@ -36,14 +36,14 @@ def test_it_can_be_read_on_every_screen(
     assert 0 < bottom < 500  # the verdict is on the first screen
 
 
-def test_it_needs_no_script(page: Any, written: Written) -> None:
+def test_diagnosis_works_without_scripts(page: Any, written: Written) -> None:
     page.open(written.file)
     lengths = page.run(
         "return [...document.querySelectorAll('.shares span')].map("
         "s => s.getBoundingClientRect().width / s.parentElement.getBoundingClientRect().width)"
     )
     shares = [arm.stops.value for arm in written.diagnosis.arms]
-    assert lengths == pytest.approx(shares, abs=0.02)  # 2 px at least
+    assert lengths == pytest.approx(shares, abs=0.02)  # at least 2 px
     visible = "return document.querySelector('details table').checkVisibility()"
     assert not page.run(visible)
     page.run("document.querySelector('summary').click()")

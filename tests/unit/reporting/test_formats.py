@@ -1,4 +1,4 @@
-"""Numbers are written with the digits that mean something; markup is only what is meant as such."""
+"""Formats of numbers and names, and inline markup."""
 
 from math import inf, nan
 from typing import Any
@@ -51,7 +51,7 @@ CASES: dict[Any, list[tuple[tuple[Any, ...], str]]] = {
 
 
 @pytest.mark.parametrize("write", CASES, ids=lambda write: write.__name__)
-def test_values(write: Any) -> None:
+def test_formats(write: Any) -> None:
     for arguments, text in CASES[write]:
         assert write(*arguments).replace("\xa0", " ") == text
     assert w.plural(2, "entry", "entries") == "2 entries"
@@ -59,5 +59,5 @@ def test_values(write: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["a * b * c", "2*3*4", "*", "`", "``", "* x *", "a*b *c"])
-def test_signs_that_are_no_markup_stay(text: str) -> None:
+def test_signs_outside_markup_are_literal(text: str) -> None:
     assert inline(text) == text

@@ -1,4 +1,4 @@
-"""The HTML report as a reader meets it: on a laptop, on a phone, by day and by night."""
+"""The report of the reproduction on a laptop and a phone, in light and dark mode."""
 
 import re
 from pathlib import Path
@@ -25,12 +25,12 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         write_report(report, folder)
     else:
         report = reproduce(folder, quick=True)
-    alone = tmp_path_factory.mktemp("alone") / "report.html"  # it needs nothing beside it
+    alone = tmp_path_factory.mktemp("alone") / "report.html"  # the page is self-contained
     return Written(report, (folder / "report.html").rename(alone))
 
 
 @pytest.mark.parametrize(("width", "scheme"), SCREENS)
-def test_every_picture_shows_all_text_can_be_read_and_only_tables_scroll_sideways(
+def test_report_is_readable_on_every_screen(
     page: Any, written: Written, width: int, scheme: str
 ) -> None:
     pictures = sum(len(section.pictures) for section in written.report.sections)
@@ -42,9 +42,7 @@ def test_every_picture_shows_all_text_can_be_read_and_only_tables_scroll_sideway
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_every_claim_is_in_the_table_with_its_verdicts(
-    page: Any, written: Written, width: int
-) -> None:
+def test_summary_has_every_claim_with_its_verdicts(page: Any, written: Written, width: int) -> None:
     page.open(written.file, width=width)
     rows = page.run(
         "return [...document.querySelectorAll('.summary .judged')].map(r => ["

@@ -1,4 +1,4 @@
-"""The report of a diagnosis: everything found is in it, nothing hostile gets through."""
+"""The report of a diagnosis: complete content, escaped names, atomic files."""
 
 import csv
 import re
@@ -48,12 +48,12 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 
 def section(diagnosis: Diagnosis, name: str, **changes: Any) -> ReportSection:
-    (found,) = [s for s in sections(changed(diagnosis, **changes)) if s.name == name]
-    return found
+    (match,) = [s for s in sections(changed(diagnosis, **changes)) if s.name == name]
+    return match
 
 
 @pytest.mark.parametrize("which", ["plain", "audited"])
-def test_everything_is_there_and_nothing_else(
+def test_report_has_every_file_section_figure_and_number(
     which: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     written: Written = request.getfixturevalue(which)
@@ -62,8 +62,8 @@ def test_everything_is_there_and_nothing_else(
     names = {"frontier", "reliability"}
     assert {p.name for p in pictures} == names
     figures = {f"figures/{name}.{kind}" for name in names for kind in ("svg", "png")}
-    found = {p.relative_to(written.folder).as_posix() for p in written.folder.rglob("*.*")}
-    assert found == {"report.html", "diagnosis.json"} | figures
+    files = {p.relative_to(written.folder).as_posix() for p in written.folder.rglob("*.*")}
+    assert files == {"report.html", "diagnosis.json"} | figures
     assert written.progress == [("drawing", k, len(names)) for k in range(len(names) + 1)]
     # every section, in order, and in the contents
     page = written.page
@@ -74,8 +74,8 @@ def test_everything_is_there_and_nothing_else(
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert set(links) <= set(ids)
-    more = " --answers --labels 100" if which == "audited" else " --answers"
-    assert f"<code>{COMMAND.replace('diagnose', 'replay')}{more}</code>" in written.source
+    options = " --answers --labels 100" if which == "audited" else " --answers"
+    assert f"<code>{COMMAND.replace('diagnose', 'replay')}{options}</code>" in written.source
     assert "stopwise replay plays the policies on this log and recommends one" in written.text
     assert written.text.count("Recommended: ") == 1
     # every picture has a description and its numbers
@@ -88,50 +88,52 @@ def test_everything_is_there_and_nothing_else(
     content = (written.folder / "diagnosis.json").read_bytes()
     assert msgspec.json.decode(content, type=Diagnosis) == written.diagnosis
     assert msgspec.json.decode(content)["command"] == COMMAND
-    if which == "audited":  # it has every figure
+    if which == "audited":  # this one has every figure
         write_report(written.diagnosis, tmp_path, command=COMMAND)
-    for name in found if which == "audited" else ():
+    for name in files if which == "audited" else ():
         assert (tmp_path / name).read_bytes() == (written.folder / name).read_bytes()
 
 
-def test_the_verdict_comes_first_then_three_numbers(plain: Written) -> None:
-    found = plain.diagnosis
+def test_verdict_and_key_numbers_come_first(plain: Written) -> None:
+    diagnosis = plain.diagnosis
     head = plain.text.partition("Contents")[0].replace("\u00a0", " ")
-    saving, answers = main_numbers(found)
+    saving, answers = main_numbers(diagnosis)
     expected = [
         "4,000 rounds, 4 arms",
-        found.verdict.headline,
+        diagnosis.verdict.headline,
         "? labels needed",
-        found.recommendation.sentence,
-        found.verdict.reason,
+        diagnosis.recommendation.sentence,
+        diagnosis.verdict.reason,
         f"{saving.label} {saving.number}",
         "Where it would stop rules",
         f"{answers.label} {answers.number}",
-        f"What else to know Labels on {found.plan.labels:,} random rows",
+        f"Further points Labels on {diagnosis.plan.labels:,} random rows",
     ]
-    places = [head.find(words.replace("\u00a0", " ")) for words in expected]
-    assert -1 not in places
-    assert places == sorted(places)
-    assert f"Labels on {found.plan.labels:,} rows are needed" in found.verdict.headline
-    assert found.recommendation.sentence.startswith(f"Recommended: label {found.plan.labels:,} ")
-    assert saving.number == f"{1000 * found.saving.per_round.value:.3g}"
+    positions = [head.find(text.replace("\u00a0", " ")) for text in expected]
+    assert -1 not in positions
+    assert positions == sorted(positions)
+    assert f"Labels on {diagnosis.plan.labels:,} rows are needed" in diagnosis.verdict.headline
+    assert diagnosis.recommendation.sentence.startswith(
+        f"Recommended: label {diagnosis.plan.labels:,} "
+    )
+    assert saving.number == f"{1000 * diagnosis.saving.per_round.value:.3g}"
     end = plain.text.rpartition("How it was computed")[2]
-    for words in (COMMAND, "4,000 in the log", "x0, x1, x2 and x3", *found.notes):
-        assert words in end
+    for text in (COMMAND, "4,000 in the log", "x0, x1, x2 and x3", *diagnosis.notes):
+        assert text in end
 
 
-def test_labels_replace_what_cannot_be_verified(plain: Written, audited: Written) -> None:
+def test_labels_replace_the_unverified_assumptions(plain: Written, audited: Written) -> None:
     assert "cannot be verified" in plain.text
     assert "cannot be verified" not in audited.text
 
 
-def test_hostile_names_are_visible_and_do_nothing(tmp_path: Path) -> None:
+def test_hostile_names_are_escaped(tmp_path: Path) -> None:
     written = Written(hostile(), tmp_path)
     assert written.page.all("script") == []
     assert '<script>alert("arms")</script> &' in written.page.text
     assert "<script>" not in written.source
     assert not re.search(r"[\x00-\x08\x0b-\x1f\u202e]", written.source)
-    # cut everywhere but in the reason and a note, which are used as they are
+    # truncated everywhere except in the reason and a note
     assert written.page.text.count(LONG) == 2
     assert f"{LONG[:79]}…" in written.page.text
     figures = [p.read_text(encoding="utf-8") for p in tmp_path.glob("figures/*.svg")]
@@ -141,8 +143,8 @@ def test_hostile_names_are_visible_and_do_nothing(tmp_path: Path) -> None:
     assert exact.arms[0].name == EVIL
 
 
-def test_an_arm_called_rule_and_letters_no_font_has(audited: Written, tmp_path: Path) -> None:
-    """The series beside the arms is called Stopwise; no warning (they are errors here)."""
+def test_arm_names_may_be_rule_or_lack_glyphs(audited: Written, tmp_path: Path) -> None:
+    """The rule is called Stopwise; a missing glyph raises no warning (an error in tests)."""
     names = ("rule", "the rule", "模型")
     arms = tuple(changed(a, name=n) for a, n in zip(labelled().arms, names, strict=True))
     written = Written(changed(labelled(), arms=arms), tmp_path)
@@ -153,76 +155,76 @@ def test_an_arm_called_rule_and_letters_no_font_has(audited: Written, tmp_path: 
     assert "the rule" not in audited.text.lower().replace("label-free rule", "")
 
 
-def test_a_diagnosis_with_next_to_nothing_in_it() -> None:
+def test_report_without_context_and_saving() -> None:
     nothing = changed(unlabelled().saving, per_round=Interval(5.55e-17, -5.55e-17, 5.55e-17))
     bare = changed(unlabelled(), context=(), saving=nothing)
     assert section(bare, "labels").panels == ()
-    assert "No saving can be shown" in section(bare, "saving").text
+    assert "No significant saving" in section(bare, "saving").text
     number = main_numbers(bare)[0]
-    assert (number.number, "e-" in number.words) == ("0", False)
-    assert "(95 %: 0 to 0)" in number.words
+    assert (number.number, "e-" in number.explanation) == ("0", False)
+    assert "(95 %: 0 to 0)" in number.explanation
 
 
-def test_the_card_compares_with_the_best_fixed_depth() -> None:
-    """By the labels, or where no deeper arm can be worth its cost; else with the last arm."""
-    found = labelled()
-    assert found.audit is not None
-    saved = main_numbers(found)[0]
+def test_the_saving_is_compared_with_the_best_fixed_depth() -> None:
+    """By the labels, or if no deeper arm can be worth its cost; otherwise with the last arm."""
+    diagnosis = labelled()
+    assert diagnosis.audit is not None
+    saved = main_numbers(diagnosis)[0]
     assert float(saved.number.replace("−", "-")) == pytest.approx(
-        -1000 * found.audit.lost.value, rel=0.01
+        -1000 * diagnosis.audit.lost.value, rel=0.01
     )
-    best = found.arms[found.audit.best_fixed].name
-    assert f"against always `{best}`, the best fixed depth by the labels" in saved.words
+    best = diagnosis.arms[diagnosis.audit.best_fixed].name
+    assert f"against always `{best}`, the best fixed depth by the labels" in saved.explanation
     bare = unlabelled()
-    assert f"of what always `{bare.arms[-1].name}` costs" in main_numbers(bare)[0].words
+    assert f"of the cost of always `{bare.arms[-1].name}`" in main_numbers(bare)[0].explanation
     settled = changed(bare, plan=changed(bare.plan, first=0, second=None, labels=0))
     saved = main_numbers(settled)[0]
     spent = bare.arms[-1].total - bare.saving.per_round.value
     less = 1000 * (bare.arms[0].total - spent)
     assert float(saved.number.replace("−", "-")) == pytest.approx(less, rel=0.01)
-    assert f"against always `{bare.arms[0].name}`, the best fixed depth" in saved.words
+    assert f"against always `{bare.arms[0].name}`, the best fixed depth" in saved.explanation
 
 
-def test_answers_are_listed_and_those_of_one_arm_flagged() -> None:
+def test_answers_of_a_single_arm_are_flagged() -> None:
     names = tuple(arm.name for arm in labelled().arms)
     rows = (
         AnswerCount("well", (60, 70, 80), 12, None),
         AnswerCount("wel", (9, 0, 0), 0, names[0]),
         AnswerCount("unknown", (0, 0, 0), 3, None),
     )
-    found = section(labelled(), "answers", answers=AnswerTable(rows, (5, 1, 1), (2, 0, 0)))
-    assert [row[1:] for row in found.panels[0].table.rows] == [
+    listed = section(labelled(), "answers", answers=AnswerTable(rows, (5, 1, 1), (2, 0, 0)))
+    assert [row[1:] for row in listed.panels[0].table.rows] == [
         (60, 70, 80, 12, "–"),
         (9, 0, 0, 0, f"only `{names[0]}`"),
         (0, 0, 0, 3, "only labels"),
         (2, 0, 0, "–", "–"),
     ]
-    none = section(labelled(), "answers", answers=AnswerTable((), (1000, 1000, 9), (1, 1, 1)))
-    assert none.panels == ()
-    assert "too many different answers to list" in none.text
+    unlisted = section(labelled(), "answers", answers=AnswerTable((), (1000, 1000, 9), (1, 1, 1)))
+    assert unlisted.panels == ()
+    assert "Too many distinct answers to list" in unlisted.text
 
 
-def test_a_warning_is_above_the_recommendation(tmp_path: Path) -> None:
-    notes = ("Warning: an answer of 'slow' alone.", *labelled().notes)
+def test_warnings_come_before_the_recommendation(tmp_path: Path) -> None:
+    notes = ("Warning: an answer that only 'slow' gives.", *labelled().notes)
     head = Written(changed(labelled(), notes=notes), tmp_path).text.partition("Contents")[0]
     assert 0 < head.find(notes[0]) < head.find("Recommended: ")
 
 
-def test_in_a_currency_steps_are_compared_in_errors() -> None:
-    """Ten times the amounts, where an error costs ten: the same steps can pay."""
+def test_steps_in_a_currency_are_compared_in_errors() -> None:
+    """With ten times the amounts and the error cost, the same steps can pay."""
 
-    def pays(found: Diagnosis) -> list[object]:
-        return [row[-1] for row in section(found, "disagreement").panels[0].table.rows]
+    def pays(diagnosis: Diagnosis) -> list[object]:
+        return [row[-1] for row in section(diagnosis, "disagreement").panels[0].table.rows]
 
-    found = labelled()
-    dear = changed(
-        found, error_cost=10.0, pairs=tuple(changed(p, gap=10 * p.gap) for p in found.pairs)
+    diagnosis = labelled()
+    money = changed(
+        diagnosis, error_cost=10.0, pairs=tuple(changed(p, gap=10 * p.gap) for p in diagnosis.pairs)
     )
-    assert pays(dear) == pays(found)
-    assert set(pays(found)) == {"yes"}
+    assert pays(money) == pays(diagnosis)
+    assert set(pays(diagnosis)) == {"yes"}
 
 
-def test_interrupted_while_drawing_nothing_is_left(tmp_path: Path) -> None:
+def test_an_interrupt_while_drawing_leaves_no_files(tmp_path: Path) -> None:
     def interrupt(stage: str, done: int, of: int) -> None:
         if done == 1:
             raise KeyboardInterrupt
@@ -232,7 +234,7 @@ def test_interrupted_while_drawing_nothing_is_left(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_difference_is_named_only_where_it_is_known() -> None:
+def test_the_difference_is_stated_only_if_its_interval_excludes_zero() -> None:
     audit = labelled().audit
     assert audit is not None
     for low, high, expected in (
@@ -245,11 +247,11 @@ def test_a_difference_is_named_only_where_it_is_known() -> None:
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_rows_to_label_are_those_of_the_log(tmp_path: Path, kind: str) -> None:
-    """In another order, with quotation marks, and with times where Parquet has them."""
-    n, said = 66_000, ['ill, or "so"', "well"]
+def test_label_rows_are_copied_from_the_log(tmp_path: Path, kind: str) -> None:
+    """Also in another order, with quotation marks, and with times in Parquet."""
+    n, answers = 66_000, ['ill, or "so"', "well"]
     table: dict[str, Any] = {"id": [f"v{k}" for k in range(n)], "context.x": [0.5] * n}
-    table |= {"output.a": said * (n // 2), "output.b": said[::-1] * (n // 2)}
+    table |= {"output.a": answers * (n // 2), "output.b": answers[::-1] * (n // 2)}
     if kind == "parquet":
         table["time"] = pa.array(range(n), pa.timestamp("s"))
     log = Log(save(tmp_path / f"log.{kind}", table))
@@ -258,8 +260,8 @@ def test_rows_to_label_are_those_of_the_log(tmp_path: Path, kind: str) -> None:
         header, *lines = csv.reader(file)
     times = ["time"] if kind == "parquet" else []
     assert header == ["row", "id", *times, "output.a", "output.b", "label"]
-    found = [[line[0], line[1], *line[-3:]] for line in lines]
-    assert found == [
-        ["66000", "v65999", "well", said[0], ""],
-        ["3", "v2", said[0], "well", ""],
+    cells = [[line[0], line[1], *line[-3:]] for line in lines]
+    assert cells == [
+        ["66000", "v65999", "well", answers[0], ""],
+        ["3", "v2", answers[0], "well", ""],
     ]
