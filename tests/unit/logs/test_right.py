@@ -15,7 +15,7 @@ from stopwise.logs.diagnosis.report import as_json, write_label_rows
 from stopwise.logs.log import Columns, Log
 from stopwise.logs.writer import LogWriter
 from stopwise.records import Round
-from tests.unit.logs.replay.live import CASCADE, NAMES, Arms, arms, cut, full, writer
+from tests.unit.logs.replay.live import CASCADE, NAMES, Arms, arms, truncate, full, writer
 
 HEADER = "context.x,output.small,output.large,right.small,right.large\n"
 
@@ -162,7 +162,7 @@ def compared(text: bytes) -> dict[str, Any]:
 @pytest.mark.parametrize("complete", [True, False])
 def test_a_replay_of_either_form_gives_the_same_report(tmp_path: Path, complete: bool) -> None:
     said = arms(1500)
-    rounds = full(said) if complete else cut(full(said), lambda t: t % 3)
+    rounds = full(said) if complete else truncate(full(said), lambda t: t % 3)
     first, second = (
         sw.replay(Log(path), CASCADE, ["uss-laplace", "uss-anchor"], labels=60)
         for path in two_logs(tmp_path, said, rounds)
