@@ -15,7 +15,7 @@ from stopwise.logs.diagnosis.report import as_json, write_label_rows
 from stopwise.logs.log import Columns, Log
 from stopwise.logs.writer import LogWriter
 from stopwise.records import Round
-from tests.unit.logs.replay.live import CASCADE, NAMES, Arms, arms, truncate, full, writer
+from tests.unit.logs.replay.live import CASCADE, NAMES, Arms, arms, full, truncate, writer
 
 HEADER = "context.x,output.small,output.large,right.small,right.large\n"
 
