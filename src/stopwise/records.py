@@ -163,7 +163,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
         lost_before = [e for e in evidence if e.first < self.stop and not e.gap_won]
         text = f"Stop at arm {self.stop} ({self.arm}), cost {self.cost:.3g}"
         if (rule_stop := self.rule_stop) < self.stop:
-            return f"{text}: continued at random; the rule stops at arm {rule_stop}."
+            return f"{text}: continued at random; the rule stopped at arm {rule_stop}."
         if self.fixed_by_labels:
             return f"{text}: labels show that always stopping there is better than the rule."
         if at_stop:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwise.engine import parts
+from stopwise.engine import internals
 from stopwise.reference import estimate, norm, radius, sigmoid
 
 Array = NDArray[np.float64]
@@ -217,9 +217,9 @@ def _play(
 # ----------------------------- USS-Laplace and USS-Anchor, labels, revealed contexts
 
 
-def stream(seed: int, t: int, index: int) -> parts.Random:
+def stream(seed: int, t: int, index: int) -> internals.Random:
     """The random numbers of one purpose in one round."""
-    return parts.Random((seed * 0xD6E8FEB86659FD93 + 256 * t + index) % 2**64)
+    return internals.Random((seed * 0xD6E8FEB86659FD93 + 256 * t + index) % 2**64)
 
 
 def draw(seed: int, t: int, index: int) -> float:

@@ -1,5 +1,5 @@
-// A learner as bytes: numbers one after another, little-endian. The same function of a class writes
-// and reads it, so that the two cannot differ; every number that is read is checked.
+// Serialisation of a learner as consecutive little-endian numbers. The same `serialize` function of
+// a class writes and reads, so that both always agree; every number read is checked.
 #pragma once
 
 #include <cmath>
@@ -11,17 +11,17 @@
 
 namespace stopwise {
 
-// The bytes do not describe a learner; the text gives the reason.
+// The bytes are not a valid learner.
 struct BadArchive : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// More rounds than anybody plays, and far from where a count or a double would overflow.
-inline constexpr std::int64_t kMostCounted = std::int64_t{1} << 52;
+// A limit for counts, far below the overflow of integers and the precision of doubles.
+inline constexpr std::int64_t kMaxCount = std::int64_t{1} << 52;
 
 class Archive {
 public:
-    Archive() = default;  // to write ``bytes``
+    Archive() = default;  // writes to ``bytes``
     Archive(const unsigned char* from, std::size_t size) : from_(from), left_(size) {}
     std::vector<unsigned char> bytes;
 
@@ -30,7 +30,7 @@ public:
     template <class T>
     void pass(T* values, std::size_t n) {
         if (reading()) {
-            if (n > left_ / sizeof(T)) throw BadArchive("it is incomplete");
+            if (n > left_ / sizeof(T)) throw BadArchive("truncated");
             if (n > 0) std::memcpy(values, from_, n * sizeof(T));
             from_ += n * sizeof(T);
             left_ -= n * sizeof(T);
@@ -47,20 +47,20 @@ public:
         check(n >= 0 && n <= most, name);
         value = static_cast<Integer>(n);
     }
-    // Numbers, none of them NaN, all within [low, high].
+    // Numbers in [low, high], not NaN.
     void between(double* values, std::size_t n, double low, double high, const char* name) {
         pass(values, n);
         for (std::size_t k = 0; k < n; ++k) check(values[k] >= low && values[k] <= high, name);
     }
-    void check(bool possible, const char* name) const {
-        if (reading() && !possible) throw BadArchive(std::string("impossible: ") + name);
+    void check(bool valid, const char* name) const {
+        if (reading() && !valid) throw BadArchive(std::string("invalid ") + name);
     }
-    // How many more items of so many bytes there can be: bounds what a bad count may allocate.
+    // The maximum number of further items of this size; limits allocations for an invalid count.
     std::int64_t room(std::size_t bytes_each) const {
         return static_cast<std::int64_t>(left_ / bytes_each);
     }
     void end() const {
-        if (left_ != 0) throw BadArchive("it is longer than its counts");
+        if (left_ != 0) throw BadArchive("unexpected bytes at the end");
     }
 
 private:

@@ -1,15 +1,15 @@
-// By how much drawn answers are moved, by what rounds that went on at random show.
+// Correction of drawn answers, estimated from rounds that continued at random.
 //
 // Where a round stopped at s, the model of pair (s, j) draws whether s and j disagree. That model has
-// learned from other rounds, those that went on, and may be far off where rounds stop if the logit is
-// not linear in the features. A round that goes on at random after the rule stopped it at s is a fair
-// sample of those that stop, and shows the answer. From these one number δ for each pair is estimated,
+// learned from rounds that continued, and can be biased where rounds stop if the logit is not linear
+// in the features. A round that exploration continues after the rule stopped it at s is an unbiased
+// sample of the stopped rounds and reveals the answer. These rounds estimate a shift δ for each pair,
 //
 //     P(s and j disagree) = μ(z + δ) where the rule stops at s,      δ ~ N(0, kDeviation²)
 //
-// where z is the logit of p̂: one Newton step for each such round, from the estimate before it. Draws
-// use δ times the positive part of James and Stein's factor, 0 while δ is within its standard
-// deviation, so that the noise of a few rounds does not harm a model that is right.
+// where z is the logit of p̂, by one Newton step per round from the previous estimate. Draws use δ
+// times the positive-part James–Stein factor, which is 0 while |δ| is below its standard deviation,
+// so that the noise of a few rounds does not bias a correct model.
 #pragma once
 
 #include "archive.h"
@@ -19,13 +19,13 @@ namespace stopwise {
 
 class Correction {
 public:
-    // By how much to move the logit of a draw: δ·(1 − 1/(δ²·precision)), or 0 if that is less.
+    // The shift of a draw's logit: δ·(1 − 1/(δ²·precision)), or 0 if the factor is negative.
     double shift() const {
         const double precision = kPrior + information_;
         return moment_ * moment_ > precision ? moment_ / precision - 1.0 / moment_ : 0.0;
     }
 
-    // Learn from a round that went on at random and in which the model's logit is z.
+    // Learn from a round that continued at random, for which the model's logit is z.
     void learn(double z, bool disagreed) {
         const double delta = moment_ / (kPrior + information_);
         const double p = sigmoid(z + delta);
@@ -33,15 +33,15 @@ public:
         moment_ = delta * (kPrior + information_) + (disagreed ? 1.0 : 0.0) - p;
     }
 
-    // Give rounds this share of their weight.
+    // Multiply the weights of past rounds by ``share``.
     void fade(double share) {
         moment_ *= share;
         information_ *= share;
     }
 
-    void archive(Archive& with) {
-        with.between(&moment_, 1, -kMost, kMost, "a correction");
-        with.between(&information_, 1, 0.0, kMost, "a correction");
+    void serialize(Archive& archive) {
+        archive.between(&moment_, 1, -kMost, kMost, "correction");
+        archive.between(&information_, 1, 0.0, kMost, "correction");
     }
 
 private:

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "first_passing.h"
+#include "first_passing_arm.h"
 #include "link.h"
 
 namespace stopwise {
@@ -15,24 +15,24 @@ PairCounts::PairCounts(std::size_t n_arms, std::vector<double> gaps, std::uint64
     }
 }
 
-std::size_t PairCounts::decide(std::optional<double> a, double* noted) {
-    double* const upper = noted + n_pairs();
+std::size_t PairCounts::decide(std::optional<double> a, double* evidence) {
+    double* const upper = evidence + n_pairs();
     const double strength = a ? *a * log(static_cast<double>(rounds) + 1.0) : 0.0;
     std::size_t k = 0;
     for (std::size_t i = 0; i < n_arms_; ++i) {
         for (std::size_t j = i + 1; j < n_arms_; ++j, ++k) {
             const auto n = static_cast<double>(revealed[j]);
             const auto yes = static_cast<double>(disagreed[k]);
-            noted[k] = yes / n;
+            evidence[k] = yes / n;
             if (!a) {
                 upper[k] = random.beta(1.0 + yes, 1.0 + n - yes);
             } else {
-                upper[k] = n > 0.0 ? noted[k] + std::sqrt(strength / n)
+                upper[k] = n > 0.0 ? evidence[k] + std::sqrt(strength / n)
                                    : std::numeric_limits<double>::infinity();
             }
         }
     }
-    return first_passing(n_arms_, [&](std::size_t i) {
+    return first_passing_arm(n_arms_, [&](std::size_t i) {
         const std::size_t first = i * (2 * n_arms_ - i - 1) / 2;  // of the pairs (i, j)
         for (std::size_t pair = first; pair < first + n_arms_ - i - 1; ++pair) {
             if (!(gaps_[pair] > upper[pair])) return false;

@@ -1,7 +1,7 @@
-// Rounds without contexts: how often each arm was revealed, how often each pair disagreed.
+// Disagreement counts of the context-free policies USS-UCB and USS-TS.
 //
-// Pairs are numbered row by row, as everywhere. USS-UCB and USS-TS turn the counts into an upper
-// value per pair; the stopping test is that of USS-PD.
+// Pairs are numbered row by row. USS-UCB and USS-TS compute an upper value per pair from the counts;
+// the stopping test is that of USS-PD.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,14 @@ class PairCounts {
 public:
     PairCounts(std::size_t n_arms, std::vector<double> gaps, std::uint64_t seed);
 
-    // The first arm i with C_j − C_i > upper_ij for all j > i. With ``a``, the upper value is that of
-    // USS-UCB, p̂_ij + √(a·ln t / n_j), ∞ while arm j was never revealed; without, that of USS-TS, a
-    // draw from Beta(1 + disagreements, 1 + agreements) for every pair in order, wherever the stop
-    // is. ``noted`` gets p̂ of every pair, then the upper values.
-    std::size_t decide(std::optional<double> a, double* noted);
+    // Return the first arm i with C_j − C_i > upper_ij for all j > i. With ``a``, the upper value is
+    // that of USS-UCB, p̂_ij + √(a·ln t / n_j), ∞ until arm j is revealed. Without, it is that of
+    // USS-TS, a draw from Beta(1 + disagreements, 1 + agreements); all pairs draw in order, also
+    // those beyond the stop. Writes p̂ of every pair, then the upper values, to ``evidence``.
+    std::size_t decide(std::optional<double> a, double* evidence);
 
-    // Count a round that stopped at ``stop``; of ``differ``, one value per pair, no more is read.
+    // Count a round that stopped at ``stop``. ``differ`` has one value per pair; entries of arms
+    // beyond the stop are not read.
     void learn(std::size_t stop, const unsigned char* differ);
 
     std::int64_t rounds = 0;

@@ -12,17 +12,17 @@ constexpr std::int64_t kFirst = 64;   // rounds from which the rule is on trial
 
 }  // namespace
 
-void DepthTrial::advance(std::int64_t rounds, const WaitingLabels& requests) {
+void DepthTrial::advance(std::int64_t rounds, const PendingLabels& requests) {
     if (rounds < kFirst || (rounds & (rounds - 1)) != 0) return;
     fixed_ = fixed_ ? std::nullopt : better_depth(requests);
-    sums_ = {std::vector<Depth>(plan_->n_arms), 0.0};
-    asked_ = answered_ = 0;
+    sums_ = {std::vector<Depth>(config_->n_arms), 0.0};
+    requested_ = answered_ = 0;
     since_ = rounds;
 }
 
 void DepthTrial::add_costs(std::size_t rule_stop) {
-    for (std::size_t k = 0; k < plan_->n_arms; ++k) {
-        sums_.depths[k].cost += plan_->gap(rule_stop, k);
+    for (std::size_t k = 0; k < config_->n_arms; ++k) {
+        sums_.depths[k].cost += config_->gap(rule_stop, k);
     }
 }
 
@@ -40,24 +40,24 @@ void DepthTrial::learn(const LabelRequest& request, std::size_t n, std::size_t r
 
 // A label that is missing, or late, counts as the worst that it could say of a depth: that the rule
 // was right. With all labels, the sums are unbiased (docs/labels.md).
-std::optional<std::size_t> DepthTrial::better_depth(const WaitingLabels& requests) const {
+std::optional<std::size_t> DepthTrial::better_depth(const PendingLabels& requests) const {
     Sums sums = sums_;
-    std::int64_t known = answered_;
-    for (const WaitingLabel& label : requests.waiting()) {
+    std::int64_t answered = answered_;
+    for (const PendingLabel& label : requests.pending()) {
         if (label.request.round < since_) continue;
         std::vector<int> losses(label.arms, 0);
         for (std::size_t k = 0; k < label.arms; ++k) {
             if (k == label.rule_stop) continue;
             const auto [i, j] = std::minmax(k, label.rule_stop);
-            losses[k] = label.differ[plan_->pair(i, j)];
+            losses[k] = label.differ[config_->pair(i, j)];
         }
         judge(sums, label.request, label.rule_stop, losses);
-        ++known;
+        ++answered;
     }
-    if (answered_ == 0 || known < asked_) return std::nullopt;  // some were dropped
+    if (answered_ == 0 || answered < requested_) return std::nullopt;  // some were dropped
     std::optional<std::size_t> best;
     double least = 0.0;
-    for (std::size_t k = 0; k < plan_->n_arms; ++k) {
+    for (std::size_t k = 0; k < config_->n_arms; ++k) {
         const Depth& depth = sums.depths[k];
         const double deviation = std::sqrt(depth.variance + sums.heaviest * sums.heaviest);
         const double most = depth.cost + (depth.errors + kConfident * deviation);
@@ -81,21 +81,21 @@ void DepthTrial::judge(Sums& sums, const LabelRequest& request, std::size_t rule
     }
 }
 
-void DepthTrial::archive(Archive& with) {
-    for (std::int64_t* n : {&asked_, &answered_, &since_}) {
-        with.count(*n, kMostCounted, "its number of labels");
+void DepthTrial::serialize(Archive& archive) {
+    for (std::int64_t* n : {&requested_, &answered_, &since_}) {
+        archive.count(*n, kMaxCount, "number of labels");
     }
     bool fixes = fixed_.has_value();
     std::size_t arm = fixed_.value_or(0);
-    with.count(fixes, 1, "whether it stops at one depth");
-    with.count(arm, static_cast<std::int64_t>(plan_->last()), "an arm");
-    if (with.reading()) fixed_ = fixes ? std::optional(arm) : std::nullopt;
+    archive.count(fixes, 1, "fixed depth flag");
+    archive.count(arm, static_cast<std::int64_t>(config_->last()), "arm index");
+    if (archive.reading()) fixed_ = fixes ? std::optional(arm) : std::nullopt;
     for (Depth& depth : sums_.depths) {
-        with.between(&depth.cost, 1, -1e100, 1e100, "what a depth costs");
-        with.between(&depth.errors, 1, -1e100, 1e100, "how often a depth errs");
-        with.between(&depth.variance, 1, 0.0, 1e100, "a variance");
+        archive.between(&depth.cost, 1, -1e100, 1e100, "cost of a depth");
+        archive.between(&depth.errors, 1, -1e100, 1e100, "errors of a depth");
+        archive.between(&depth.variance, 1, 0.0, 1e100, "variance");
     }
-    with.between(&sums_.heaviest, 1, 0.0, 1e100, "a weight");
+    archive.between(&sums_.heaviest, 1, 0.0, 1e100, "weight");
 }
 
 }  // namespace stopwise

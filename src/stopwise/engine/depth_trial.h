@@ -7,31 +7,31 @@
 #include <optional>
 #include <vector>
 
-#include "waiting_labels.h"
-#include "plan.h"
+#include "pending_labels.h"
+#include "config.h"
 
 namespace stopwise {
 
 class DepthTrial {
 public:
-    explicit DepthTrial(std::shared_ptr<const Plan> plan)
-        : plan_(std::move(plan)), sums_{std::vector<Depth>(plan_->n_arms), 0.0} {}
+    explicit DepthTrial(std::shared_ptr<const Config> config)
+        : config_(std::move(config)), sums_{std::vector<Depth>(config_->n_arms), 0.0} {}
 
     // The arm at which every round stops now, if there is one.
     std::optional<std::size_t> fixed() const { return fixed_; }
 
     // End the trial after so many rounds, if they are a power of two, and begin the next.
-    void advance(std::int64_t rounds, const WaitingLabels& requests);
+    void advance(std::int64_t rounds, const PendingLabels& requests);
 
     // Count what each depth costs beyond a stop of the rule.
     void add_costs(std::size_t rule_stop);
-    void count_request() { ++asked_; }
+    void count_request() { ++requested_; }
 
     // Learn from a label that was asked for: which of the ``n`` arms that ran were right.
     void learn(const LabelRequest& request, std::size_t n, std::size_t rule_stop,
                const unsigned char* right);
 
-    void archive(Archive& with);
+    void serialize(Archive& archive);
 
 private:
     // What stopping every round at one arm would have lost beyond what the rule loses, in all:
@@ -49,12 +49,12 @@ private:
     // round. ``losses`` has a number for each arm that ran.
     static void judge(Sums& sums, const LabelRequest& request, std::size_t rule_stop,
                       const std::vector<int>& losses);
-    std::optional<std::size_t> better_depth(const WaitingLabels& requests) const;
+    std::optional<std::size_t> better_depth(const PendingLabels& requests) const;
 
-    std::shared_ptr<const Plan> plan_;
+    std::shared_ptr<const Config> config_;
     std::optional<std::size_t> fixed_;
     Sums sums_;
-    std::int64_t asked_ = 0, answered_ = 0;  // labels of this trial's rounds
+    std::int64_t requested_ = 0, answered_ = 0;  // labels of this trial's rounds
     std::int64_t since_ = 0;                 // rounds before this trial
 };
 

@@ -14,57 +14,57 @@ constexpr double kLogitRange = 32.0;  // … which it does not exceed
 
 }  // namespace
 
-DrawnAnswers::DrawnAnswers(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
-    if (!plan_->reveals()) return;
-    thirds_.resize(plan_->n_arms * plan_->n_arms * plan_->n_arms);
-    corrections_.resize(plan_->questions.size());
+DrawnAnswers::DrawnAnswers(std::shared_ptr<const Config> config) : config_(std::move(config)) {
+    if (!config_->reveals()) return;
+    thirds_.resize(config_->n_arms * config_->n_arms * config_->n_arms);
+    corrections_.resize(config_->questions.size());
 }
 
-void DrawnAnswers::correct(At& at, const Observation& round) {
+void DrawnAnswers::correct(ContextValues& values, const Observation& round) {
     if (corrections_.empty()) return;
-    if (plan_->rate > 0.0) {
-        const double share = exp(-plan_->rate);
+    if (config_->rate > 0.0) {
+        const double share = exp(-config_->rate);
         for (Correction& correction : corrections_) correction.fade(share);
     }
     if (round.rule_stop == 0) return;  // nothing is drawn for rounds that stop there
     for (std::size_t j = round.rule_stop + 1; j <= round.stop; ++j) {
-        if (plan_->rule->against_last() && j < plan_->last()) continue;  // it asks about j and the last
-        const std::size_t question = plan_->pair(round.rule_stop, j);
-        corrections_[question].learn(rounded_logit(at, question), round.answers[question] != 0);
+        if (config_->rule->compares_with_last() && j < config_->last()) continue;  // it asks about j and the last
+        const std::size_t question = config_->pair(round.rule_stop, j);
+        corrections_[question].learn(rounded_logit(values, question), round.answers[question] != 0);
     }
 }
 
-const unsigned char* DrawnAnswers::complete(At& at, const Observation& round,
+const unsigned char* DrawnAnswers::complete(ContextValues& values, const Observation& round,
                                             std::int64_t rounds) {
-    answers_.assign(round.answers, round.answers + plan_->questions.size());
-    const std::size_t last = plan_->last();
+    answers_.assign(round.answers, round.answers + config_->questions.size());
+    const std::size_t last = config_->last();
     if (!thirds_.empty()) {
-        if (round.stop > 0 && round.stop < last) draw_deeper_arms(at, round, rounds);
+        if (round.stop > 0 && round.stop < last) draw_deeper_arms(values, round, rounds);
         count_thirds(round);
     }
-    if (plan_->rule->against_last()) {
+    if (config_->rule->compares_with_last()) {
         for (std::size_t j = 1; j < last; ++j) {  // (i, j) asks about j and the last arm
             for (std::size_t i = 0; i < j; ++i) {
-                answers_[plan_->pair(i, j)] = answers_[plan_->pair(j, last)];
+                answers_[config_->pair(i, j)] = answers_[config_->pair(j, last)];
             }
         }
     }
     return answers_.data();
 }
 
-void DrawnAnswers::draw_deeper_arms(At& at, const Observation& round, std::int64_t rounds) {
-    const std::size_t stop = round.stop, last = plan_->last();
-    for (std::size_t j = plan_->rule->against_last() ? last : stop + 1; j <= last; ++j) {
-        const std::size_t question = plan_->pair(stop, j);
-        const bool differs = draw(at, question, draw_of(plan_->seed, rounds, j));
+void DrawnAnswers::draw_deeper_arms(ContextValues& values, const Observation& round, std::int64_t rounds) {
+    const std::size_t stop = round.stop, last = config_->last();
+    for (std::size_t j = config_->rule->compares_with_last() ? last : stop + 1; j <= last; ++j) {
+        const std::size_t question = config_->pair(stop, j);
+        const bool differs = draw(values, question, draw_of(config_->seed, rounds, j));
         answers_[question] = differs;
         for (std::size_t i = 0; i < stop; ++i) {
-            const bool before = round.answers[plan_->pair(i, stop)] != 0;
-            unsigned char& answer = answers_[plan_->pair(i, j)];
+            const bool before = round.answers[config_->pair(i, stop)] != 0;
+            unsigned char& answer = answers_[config_->pair(i, j)];
             answer = differs != before;
             if (differs && before) {  // the same other answer, or a third
                 const Third& seen = third(i, stop, j);
-                const double u = draw_of(plan_->seed, rounds, 16 + i * 16 + j);
+                const double u = draw_of(config_->seed, rounds, 16 + i * 16 + j);
                 answer = u * (seen.seen + 1.0) < seen.different + 1.0;
             }
         }
@@ -73,7 +73,7 @@ void DrawnAnswers::draw_deeper_arms(At& at, const Observation& round, std::int64
 
 void DrawnAnswers::count_thirds(const Observation& round) {
     const auto differ = [&](std::size_t i, std::size_t j) {
-        return round.answers[plan_->pair(i, j)] != 0;
+        return round.answers[config_->pair(i, j)] != 0;
     };
     for (std::size_t j = 2; j <= round.stop; ++j) {
         for (std::size_t s = 1; s < j; ++s) {
@@ -87,38 +87,38 @@ void DrawnAnswers::count_thirds(const Observation& round) {
 }
 
 // Whether u < p̂ for the exact estimate at this context, corrected for rounds that stop.
-bool DrawnAnswers::draw(At& at, std::size_t question, double u) const {
+bool DrawnAnswers::draw(ContextValues& values, std::size_t question, double u) const {
     const double threshold = logit(u) - corrections_[question].shift();
     for (int refinements = 0; refinements < kMaxRefinements; ++refinements) {
-        const double margin = std::fabs(at.logit(question) - threshold);
-        const double error = at.error(question, margin);
+        const double margin = std::fabs(values.logit(question) - threshold);
+        const double error = values.error(question, margin);
         if (error < margin || error <= kExact) break;
-        at.refine_question(question, false, refinements >= kPatience);
+        values.refine_question(question, false, refinements >= kCautiousAfter);
     }
-    return at.logit(question) > threshold;
+    return values.logit(question) > threshold;
 }
 
 // The logit of p̂ at this context, to the nearest step: the same bits however far the model has been
 // refined.
-double DrawnAnswers::rounded_logit(At& at, std::size_t question) {
+double DrawnAnswers::rounded_logit(ContextValues& values, std::size_t question) {
     const auto step = [](double z) {
         const double within = std::clamp(z, -kLogitRange, kLogitRange);
         return static_cast<std::int64_t>((within + kLogitRange) * kLogitSteps + 0.5);
     };
     for (int refinements = 0; refinements < kMaxRefinements; ++refinements) {
-        const double z = at.logit(question), error = at.error(question, 0.0);
+        const double z = values.logit(question), error = values.error(question, 0.0);
         if (step(z - error) == step(z + error) || error <= kExact) break;
-        at.refine_question(question, false, refinements >= kPatience);
+        values.refine_question(question, false, refinements >= kCautiousAfter);
     }
-    return static_cast<double>(step(at.logit(question))) / kLogitSteps - kLogitRange;
+    return static_cast<double>(step(values.logit(question))) / kLogitSteps - kLogitRange;
 }
 
-void DrawnAnswers::archive(Archive& with) {
+void DrawnAnswers::serialize(Archive& archive) {
     for (Third& third : thirds_) {
-        with.between(&third.seen, 1, 0.0, 1e15, "a number of third answers");
-        with.between(&third.different, 1, 0.0, third.seen, "a number of third answers");
+        archive.between(&third.seen, 1, 0.0, 1e15, "number of third answers");
+        archive.between(&third.different, 1, 0.0, third.seen, "number of third answers");
     }
-    for (Correction& correction : corrections_) correction.archive(with);
+    for (Correction& correction : corrections_) correction.serialize(archive);
 }
 
 }  // namespace stopwise

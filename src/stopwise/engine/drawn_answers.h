@@ -10,26 +10,26 @@
 
 #include <vector>
 
-#include "at.h"
+#include "context_values.h"
 #include "correction.h"
 
 namespace stopwise {
 
 class DrawnAnswers {
 public:
-    explicit DrawnAnswers(std::shared_ptr<const Plan> plan);
+    explicit DrawnAnswers(std::shared_ptr<const Config> config);
 
     // Whether answers to some questions are not those of the arms that ran.
-    bool needed() const { return plan_->reveals() || plan_->rule->against_last(); }
+    bool needed() const { return config_->reveals() || config_->rule->compares_with_last(); }
 
     // Learn how far draws are off, from a round that the rule would have stopped and that went on at
     // random. Models have not learned from it yet.
-    void correct(At& at, const Observation& round);
+    void correct(ContextValues& values, const Observation& round);
 
     // The answers of a round to all questions, after so many other rounds. Valid until the next call.
-    const unsigned char* complete(At& at, const Observation& round, std::int64_t rounds);
+    const unsigned char* complete(ContextValues& values, const Observation& round, std::int64_t rounds);
 
-    void archive(Archive& with);
+    void serialize(Archive& archive);
 
 private:
     // Of rounds in which i and s, and s and j disagreed (i < s < j): in how many i and j did.
@@ -37,14 +37,14 @@ private:
         double seen = 0.0, different = 0.0;
     };
     Third& third(std::size_t i, std::size_t s, std::size_t j) {
-        return thirds_[(i * plan_->n_arms + s) * plan_->n_arms + j];
+        return thirds_[(i * config_->n_arms + s) * config_->n_arms + j];
     }
-    void draw_deeper_arms(At& at, const Observation& round, std::int64_t rounds);
+    void draw_deeper_arms(ContextValues& values, const Observation& round, std::int64_t rounds);
     void count_thirds(const Observation& round);
-    bool draw(At& at, std::size_t question, double u) const;
-    static double rounded_logit(At& at, std::size_t question);
+    bool draw(ContextValues& values, std::size_t question, double u) const;
+    static double rounded_logit(ContextValues& values, std::size_t question);
 
-    std::shared_ptr<const Plan> plan_;
+    std::shared_ptr<const Config> config_;
     std::vector<Third> thirds_;            // (n_arms, n_arms, n_arms), or none
     std::vector<Correction> corrections_;  // of each question's draws, or none
     std::vector<unsigned char> answers_;   // what `complete` returns

@@ -67,8 +67,8 @@ std::optional<Adwin::Cut> Adwin::cut() {
     const double log_chance = log(2.0 * log(rows) / chance_);
     const double least = kSmallest * std::sqrt(variance);
     double left = 0.0, left_sum = 0.0, left_disagreed = 0.0, largest = 0.0;
-    std::optional<Cut> found;
-    std::size_t at = 0;
+    std::optional<Cut> best;
+    std::size_t last_before = 0;
     for (std::size_t k = 0; k + 1 < buckets_.size(); ++k) {
         left += static_cast<double>(buckets_[k].rows);
         left_sum += static_cast<double>(buckets_[k].sum);
@@ -80,13 +80,13 @@ std::optional<Adwin::Cut> Adwin::cut() {
         const double excess = std::fabs(shift) - limit - least;
         if (excess <= largest) continue;
         largest = excess;
-        at = k;
+        last_before = k;
         const double after = (disagreed - left_disagreed) / right;
         const double before = std::clamp(after - shift / kResidualUnit, 0.0, 1.0);
-        found = Cut{buckets_[k + 1].first, before, after};
+        best = Cut{buckets_[k + 1].first, before, after};
     }
-    if (found) buckets_.erase(buckets_.begin(), buckets_.begin() + static_cast<std::ptrdiff_t>(at) + 1);
-    return found;
+    if (best) buckets_.erase(buckets_.begin(), buckets_.begin() + static_cast<std::ptrdiff_t>(last_before) + 1);
+    return best;
 }
 
 void Adwin::forget(std::int64_t before) {
@@ -102,36 +102,36 @@ void Adwin::move(std::int64_t by) {
     }
 }
 
-void Adwin::archive(Archive& with, std::int64_t rounds) {
+void Adwin::serialize(Archive& archive, std::int64_t rounds) {
     std::size_t n = buckets_.size();
-    with.count(n, static_cast<std::int64_t>(kBuckets), "a number of buckets");
-    if (with.reading()) buckets_.assign(n, {});
+    archive.count(n, static_cast<std::int64_t>(kBuckets), "number of buckets");
+    if (archive.reading()) buckets_.assign(n, {});
     for (Bucket& bucket : buckets_) {
-        with.count(bucket.rows, rounds, "residuals");
-        with.pass(&bucket.sum, 1);
+        archive.count(bucket.rows, rounds, "residuals");
+        archive.pass(&bucket.sum, 1);
         // A residual is at most one either way; of a model that was moved to, far within twenty.
         const double rows = static_cast<double>(bucket.rows), most = 20.0 * kResidualUnit;
-        with.check(std::fabs(static_cast<double>(bucket.sum)) <= most * rows, "residuals");
-        with.pass(&bucket.squares, 1);
-        with.check(bucket.squares >= 0 &&
+        archive.check(std::fabs(static_cast<double>(bucket.sum)) <= most * rows, "residuals");
+        archive.pass(&bucket.squares, 1);
+        archive.check(bucket.squares >= 0 &&
                        static_cast<double>(bucket.squares) <= most * most * rows,
                    "residuals");
-        with.count(bucket.disagreed, bucket.rows, "residuals");
-        with.count(bucket.first, rounds, "a round");
-        with.check(bucket.rows > 0, "residuals");
+        archive.count(bucket.disagreed, bucket.rows, "residuals");
+        archive.count(bucket.first, rounds, "round");
+        archive.check(bucket.rows > 0, "residuals");
     }
 }
 
 // A rule that compares each arm with the last one has models of these pairs only.
-Drift::Drift(const Plan& plan)
-    : reveals_(plan.reveals()), width_(plan.width), n_arms_(plan.n_arms), latest_(kLatest) {
-    for (std::size_t i = 0; i < plan.n_arms; ++i) {
-        for (std::size_t j = i + 1; j < plan.n_arms; ++j) {
-            if (plan.rule->against_last() && j < plan.last()) continue;
-            const Scope& scope = plan.scope_of(plan.pair(i, j));
-            const std::size_t pairs = plan.rule->against_last() ? plan.last() : plan.n_pairs();
+Drift::Drift(const Config& config)
+    : reveals_(config.reveals()), width_(config.width), n_arms_(config.n_arms), latest_(kLatest) {
+    for (std::size_t i = 0; i < config.n_arms; ++i) {
+        for (std::size_t j = i + 1; j < config.n_arms; ++j) {
+            if (config.rule->compares_with_last() && j < config.last()) continue;
+            const Scope& scope = config.scope_of(config.pair(i, j));
+            const std::size_t pairs = config.rule->compares_with_last() ? config.last() : config.n_pairs();
             const Adwin window(kFalseAlarm / static_cast<double>(pairs));
-            watched_.push_back({i, j, plan.pair(i, j), scope.offset, scope.dim, {}, window});
+            watched_.push_back({i, j, config.pair(i, j), scope.offset, scope.dim, {}, window});
         }
     }
     for (Round& round : latest_) {
@@ -142,8 +142,8 @@ Drift::Drift(const Plan& plan)
 
 std::vector<Change> Drift::add(const double* row, const Observation& round,
                                const Estimates& estimates) {
-    const std::size_t at = static_cast<std::size_t>(seen_) % kLatest;
-    Round& kept = latest_[at];
+    const std::size_t position = static_cast<std::size_t>(seen_) % kLatest;
+    Round& kept = latest_[position];
     kept.row.assign(row, row + width_);
     kept.stop = round.stop;
     kept.rule_stop = round.rule_stop;
@@ -151,8 +151,8 @@ std::vector<Change> Drift::add(const double* row, const Observation& round,
         kept.differ[k] = watched_[k].j <= round.stop && round.answers[watched_[k].pair] != 0;
     }
     ++seen_;
-    if (static_cast<std::size_t>(seen_) % kTested != 0) return {};
-    const std::vector<Change> changes = test(at + 1 - kTested, estimates.rounds());
+    if (static_cast<std::size_t>(seen_) % kTestBatch != 0) return {};
+    const std::vector<Change> changes = test(position + 1 - kTestBatch, estimates.rounds());
     if (!changes.empty()) era_ = seen_;
     const std::int64_t age = seen_ - era_;
     if (age >= static_cast<std::int64_t>(kLatest) && (age & (age - 1)) == 0) {
@@ -175,8 +175,8 @@ std::vector<Change> Drift::test(std::size_t begin, std::int64_t rounds) {
     for (std::size_t k = 0; k < watched_.size(); ++k) {
         Watched& pair = watched_[k];
         if (pair.theta.empty()) continue;
-        Adwin::Bucket sums{0, 0, 0, 0, rounds - static_cast<std::int64_t>(kTested)};
-        for (std::size_t t = begin; t < begin + kTested; ++t) {
+        Adwin::Bucket sums{0, 0, 0, 0, rounds - static_cast<std::int64_t>(kTestBatch)};
+        for (std::size_t t = begin; t < begin + kTestBatch; ++t) {
             const Round& round = latest_[t];
             if (!counts(round, pair)) continue;
             const std::int64_t differs = round.differ[k];
@@ -223,23 +223,23 @@ std::size_t Drift::nbytes() const {
     return n + latest_.size() * (sizeof(Round) + width_ * sizeof(double) + watched_.size());
 }
 
-void Drift::archive(Archive& with, std::int64_t rounds) {
+void Drift::serialize(Archive& archive, std::int64_t rounds) {
     const auto last = static_cast<std::int64_t>(n_arms_) - 1;
-    with.count(seen_, rounds, "a number of rounds");
-    with.count(era_, seen_, "a number of rounds");
+    archive.count(seen_, rounds, "number of rounds");
+    archive.count(era_, seen_, "number of rounds");
     for (Watched& pair : watched_) {
         bool fitted = !pair.theta.empty();
-        with.count(fitted, 1, "whether it has a model");
-        if (with.reading() && fitted) pair.theta.assign(pair.dim, 0.0);
-        with.between(pair.theta.data(), pair.theta.size(), -kMost, kMost, "an estimate");
-        pair.window.archive(with, rounds);
+        archive.count(fitted, 1, "model flag");
+        if (archive.reading() && fitted) pair.theta.assign(pair.dim, 0.0);
+        archive.between(pair.theta.data(), pair.theta.size(), -kMost, kMost, "estimate");
+        pair.window.serialize(archive, rounds);
     }
     for (Round& round : latest_) {
-        with.between(round.row.data(), width_, -kLargest, kLargest, "a feature");
-        with.pass(round.differ.data(), round.differ.size());
-        for (const unsigned char differs : round.differ) with.check(differs <= 1, "a disagreement");
-        with.count(round.stop, last, "an arm");
-        with.count(round.rule_stop, last, "an arm");
+        archive.between(round.row.data(), width_, -kMaxFeature, kMaxFeature, "feature");
+        archive.pass(round.differ.data(), round.differ.size());
+        for (const unsigned char differs : round.differ) archive.check(differs <= 1, "disagreement");
+        archive.count(round.stop, last, "arm index");
+        archive.count(round.rule_stop, last, "arm index");
     }
 }
 

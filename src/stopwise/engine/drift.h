@@ -19,7 +19,7 @@
 
 namespace stopwise {
 
-inline constexpr std::size_t kTested = 64;           // rounds that are tested at once
+inline constexpr std::size_t kTestBatch = 64;           // rounds that are tested at once
 inline constexpr double kResidualUnit = 10'000.0;  // in which residuals are counted, as integers
 // δ of ADWIN for all pairs together; docs/drift.md has the rate of false alarms.
 inline constexpr double kFalseAlarm = 0.002;
@@ -53,7 +53,7 @@ public:
 
     const std::vector<Bucket>& buckets() const { return buckets_; }
     std::size_t nbytes() const { return buckets_.size() * sizeof(Bucket); }
-    void archive(Archive& with, std::int64_t rounds);
+    void serialize(Archive& archive, std::int64_t rounds);
 
 private:
     std::optional<Cut> cut();
@@ -64,14 +64,14 @@ private:
 
 class Drift {
 public:
-    explicit Drift(const Plan& plan);
+    explicit Drift(const Config& config);
 
     // Add a round that was learned, by its features; return the changes that it made noticeable.
     std::vector<Change> add(const double* row, const Observation& round,
                             const Estimates& estimates);
 
     std::size_t nbytes() const;
-    void archive(Archive& with, std::int64_t rounds);
+    void serialize(Archive& archive, std::int64_t rounds);
 
 private:
     // A pair of arms, and where its features are.

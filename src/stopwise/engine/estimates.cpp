@@ -11,17 +11,17 @@ constexpr double kLongest = 1.01;  // ‖φ‖² ≤ 1, with room for rounding
 
 }  // namespace
 
-Estimates::Estimates(std::shared_ptr<const Plan> plan)
-    : plan_(std::move(plan)),
-      history_(plan_->n_arms, plan_->width, plan_->answered_from(), plan_->rate) {
+Estimates::Estimates(std::shared_ptr<const Config> config)
+    : config_(std::move(config)),
+      history_(config_->n_arms, config_->width, config_->answered_from(), config_->rate) {
     std::size_t widest = 0;
-    for (const Scope& scope : plan_->grams) {
-        grams_.push_back({Factor(scope.dim, std::max(plan_->rule->lam(), kFloor))});
-        if (plan_->rate > 0.0) grams_.back().sums.assign(scope.dim * padded(scope.dim), 0.0);
+    for (const Scope& scope : config_->grams) {
+        grams_.push_back({Factor(scope.dim, std::max(config_->rule->lam(), kGramFloor))});
+        if (config_->rate > 0.0) grams_.back().sums.assign(scope.dim * padded(scope.dim), 0.0);
         widest = std::max(widest, padded(scope.dim));
     }
-    for (const std::size_t g : plan_->questions) {
-        models_.emplace_back(plan_->grams[g].dim, plan_->precision, plan_->rate);
+    for (const std::size_t g : config_->questions) {
+        models_.emplace_back(config_->grams[g].dim, config_->precision, config_->rate);
     }
     phi_.assign(widest, 0.0);
 }
@@ -32,24 +32,24 @@ double Estimates::effective_rounds() const {
     const auto lost = [](double x) {  // 1 − e⁻ˣ, also for small x
         return x < 1e-5 ? x * (1.0 - x / 2.0 + x * x / 6.0) : 1.0 - exp(-x);
     };
-    return plan_->rate > 0.0 ? lost(plan_->rate * n) / lost(plan_->rate) : n;
+    return config_->rate > 0.0 ? lost(config_->rate * n) / lost(config_->rate) : n;
 }
 
 double Estimates::radius(std::size_t question) const {
-    return plan_->rule->radius(gram_of(question).count, effective_rounds(), plan_->n_features);
+    return config_->rule->radius(gram_of(question).count, effective_rounds(), config_->n_features);
 }
 
 double Estimates::gram_norm(std::size_t g, const double* phi, double* work) const {
     const Gram& gram = grams_[g];
-    if (gram.count == 0.0 && plan_->rule->lam() == 0.0) return kInfinity;
+    if (gram.count == 0.0 && config_->rule->lam() == 0.0) return kInfinity;
     return std::sqrt(gram.factor.square_norm(phi, work));
 }
 
 void Estimates::advance() {
-    if (plan_->rate == 0.0) return;
+    if (config_->rate == 0.0) return;
     const auto now = static_cast<double>(rounds_);
     for (std::size_t g = 0; g < grams_.size(); ++g) {
-        if (grams_[g].now != now) forget(grams_[g], plan_->grams[g].dim, nullptr, now);
+        if (grams_[g].now != now) forget(grams_[g], config_->grams[g].dim, nullptr, now);
     }
     for (Model& model : models_) model.advance(now);
 }
@@ -57,7 +57,7 @@ void Estimates::advance() {
 // Let V lose what it loses until ``now``, add a row if one is given, and factor it if anything reads
 // it. Its base is not forgotten.
 void Estimates::forget(Gram& gram, std::size_t d, const double* phi, double now) const {
-    const double share = exp(-plan_->rate * (now - gram.now));
+    const double share = exp(-config_->rate * (now - gram.now));
     const std::size_t stride = padded(d);
     gram.now = now;
     gram.count = share * gram.count + (phi != nullptr ? 1.0 : 0.0);
@@ -67,13 +67,13 @@ void Estimates::forget(Gram& gram, std::size_t d, const double* phi, double now)
             sum = share * sum + (phi != nullptr ? phi[c] * phi[r] : 0.0);
         }
     }
-    if (plan_->rule->reads_gram() || (!plan_->forced_rounds && !explored_)) {
+    if (config_->rule->reads_gram() || (!config_->forced_rounds && !explored_)) {
         gram.factor = factored(gram.sums, d);
     }
 }
 
 Factor Estimates::factored(const Numbers& sums, std::size_t d) const {
-    const double base = std::max(plan_->rule->lam(), kFloor);
+    const double base = std::max(config_->rule->lam(), kGramFloor);
     Factor factor(d, base);
     Numbers whole = sums;
     for (std::size_t c = 0; c < d; ++c) whole[c * padded(d) + c] += base;
@@ -83,37 +83,37 @@ Factor Estimates::factored(const Numbers& sums, std::size_t d) const {
 
 Factor Estimates::gram(std::size_t question) const {
     const Gram& gram = gram_of(question);
-    return plan_->rate > 0.0 ? factored(gram.sums, plan_->scope_of(question).dim) : gram.factor;
+    return config_->rate > 0.0 ? factored(gram.sums, config_->scope_of(question).dim) : gram.factor;
 }
 
 void Estimates::learn(const double* row, std::size_t stop, const unsigned char* answers) {
-    if (stop >= plan_->grams[0].from) {  // otherwise too soon for any model to learn from
+    if (stop >= config_->grams[0].from) {  // otherwise too soon for any model to learn from
         history_.append(stored_row(row, stop).data(), stop, answers, rounds_);
         const double now = static_cast<double>(rounds_) + 1.0;
         for (std::size_t g = 0; g < grams_.size(); ++g) {
-            const Scope& scope = plan_->grams[g];
+            const Scope& scope = config_->grams[g];
             std::copy_n(row + scope.offset, scope.dim, phi_.begin());
             std::fill(phi_.begin() + static_cast<std::ptrdiff_t>(scope.dim), phi_.end(), 0.0);
-            if (scope.arm <= stop && plan_->rate > 0.0) {
+            if (scope.arm <= stop && config_->rate > 0.0) {
                 forget(grams_[g], scope.dim, phi_.data(), now);
             } else if (scope.arm <= stop) {
                 grams_[g].factor.add(phi_.data(), 1.0);
                 grams_[g].count += 1.0;
             }
             for (std::size_t k = 0; scope.from <= stop && k < models_.size(); ++k) {
-                if (plan_->questions[k] == g) models_[k].learn(phi_.data(), answers[k] != 0, now);
+                if (config_->questions[k] == g) models_[k].learn(phi_.data(), answers[k] != 0, now);
             }
         }
     }
-    if (plan_->most_rows && history_.single_rows() > *plan_->most_rows) summarise_old_rows();
+    if (config_->most_rows && history_.single_rows() > *config_->most_rows) summarise_old_rows();
 }
 
 const std::vector<double>& Estimates::stored_row(const double* row, std::size_t stop) {
-    row_.assign(row, row + plan_->width);
+    row_.assign(row, row + config_->width);
     for (std::size_t g = 0; g < grams_.size(); ++g) {
-        const Scope& scope = plan_->grams[g];
+        const Scope& scope = config_->grams[g];
         // the first of those with the same features belongs to the earliest arm
-        if (scope.from > stop && (g == 0 || plan_->grams[g - 1].offset != scope.offset)) {
+        if (scope.from > stop && (g == 0 || config_->grams[g - 1].offset != scope.offset)) {
             std::fill_n(row_.begin() + static_cast<std::ptrdiff_t>(scope.offset), scope.dim, 0.0);
         }
     }
@@ -128,8 +128,8 @@ void Estimates::summarise_old_rows() {
 
 void Estimates::count_round() {
     ++rounds_;
-    if (plan_->forced_rounds || explored_) return;
-    const double level = plan_->rule->explored() * (1.0 - 1e-9);  // V carries rounding
+    if (config_->forced_rounds || explored_) return;
+    const double level = config_->rule->min_eigenvalue() * (1.0 - 1e-9);  // V carries rounding
     explored_ = std::all_of(grams_.begin(), grams_.end(),
                             [&](const Gram& gram) { return gram.factor.exceeds(level); });
 }
@@ -143,7 +143,7 @@ bool Estimates::solve(std::vector<Model>& models, Effort& effort) const {
     const auto now = static_cast<double>(rounds_);
     bool converged = true;
     for (std::size_t k = 0; k < models.size(); ++k) {
-        const bool solved = models[k].solve(source(k, now), plan_->rule->reads_hessian(), effort);
+        const bool solved = models[k].solve(source(k, now), config_->rule->reads_hessian(), effort);
         converged = converged && solved;
     }
     return converged;
@@ -154,7 +154,7 @@ std::vector<double> Estimates::theta(std::size_t question) const {
     Effort effort;
     if (!model.solve(source(question, static_cast<double>(rounds_)), false, effort)) return {};
     const auto begin = model.estimate().begin();
-    return {begin, begin + static_cast<std::ptrdiff_t>(plan_->scope_of(question).dim)};
+    return {begin, begin + static_cast<std::ptrdiff_t>(config_->scope_of(question).dim)};
 }
 
 std::size_t Estimates::nbytes() const {
@@ -164,36 +164,36 @@ std::size_t Estimates::nbytes() const {
     return n;
 }
 
-void Estimates::archive(Archive& with) {
-    with.count(rounds_, kMostCounted, "its number of rounds");
-    with.count(explored_, 1, "whether it has explored");
+void Estimates::serialize(Archive& archive) {
+    archive.count(rounds_, kMaxCount, "number of rounds");
+    archive.count(explored_, 1, "exploration flag");
     for (std::int64_t* n :
          {&effort_.passes, &effort_.hessians, &effort_.rows_visited, &effort_.settled}) {
-        with.count(*n, kMostCounted, "its passes");
+        archive.count(*n, kMaxCount, "number of passes");
     }
-    history_.archive(with, rounds_, kLargest, plan_->most_rows.has_value());
-    for (std::size_t g = 0; g < grams_.size(); ++g) archive_gram(g, with);
+    history_.serialize(archive, rounds_, kMaxFeature, config_->most_rows.has_value());
+    for (std::size_t g = 0; g < grams_.size(); ++g) serialize_gram(g, archive);
     for (std::size_t k = 0; k < models_.size(); ++k) {
-        models_[k].archive(with, history_.observations(plan_->scope_of(k).from), kLongest,
+        models_[k].serialize(archive, history_.observations(config_->scope_of(k).from), kLongest,
                            history_.dropped(0) > 0.0);
     }
 }
 
-void Estimates::archive_gram(std::size_t g, Archive& with) {
+void Estimates::serialize_gram(std::size_t g, Archive& archive) {
     Gram& gram = grams_[g];
-    const Scope& scope = plan_->grams[g];
-    if (plan_->rate > 0.0) {
-        const double most = 1.0 + 1.0 / plan_->rate;  // also of rows that were dropped
-        with.between(&gram.count, 1, 0.0, most, "a number of observations");
-        with.between(gram.sums.data(), gram.sums.size(), -kLongest * most, kLongest * most, "a sum");
-        with.between(&gram.now, 1, 0.0, static_cast<double>(rounds_), "a number of rounds");
-        if (with.reading()) gram.factor = factored(gram.sums, scope.dim);
+    const Scope& scope = config_->grams[g];
+    if (config_->rate > 0.0) {
+        const double most = 1.0 + 1.0 / config_->rate;  // also of rows that were dropped
+        archive.between(&gram.count, 1, 0.0, most, "number of observations");
+        archive.between(gram.sums.data(), gram.sums.size(), -kLongest * most, kLongest * most, "sum");
+        archive.between(&gram.now, 1, 0.0, static_cast<double>(rounds_), "number of rounds");
+        if (archive.reading()) gram.factor = factored(gram.sums, scope.dim);
         return;
     }
     const double n = history_.observations(scope.arm);
-    const double start = std::max(plan_->rule->lam(), kFloor);
-    with.between(&gram.count, 1, n, n, "a number of observations");
-    gram.factor.archive(with, start, start + kLongest * n);
+    const double start = std::max(config_->rule->lam(), kGramFloor);
+    archive.between(&gram.count, 1, n, n, "number of observations");
+    gram.factor.serialize(archive, start, start + kLongest * n);
 }
 
 }  // namespace stopwise

@@ -6,17 +6,17 @@
 
 #include "factor.h"
 #include "model.h"
-#include "plan.h"
+#include "config.h"
 
 namespace stopwise {
 
 // What V starts from without λ: far below any direction seen, far above rounding. An unseen
 // direction then has the norm 10⁹, huge but finite: optimism sends such a context deep.
-inline constexpr double kFloor = 1e-18;
+inline constexpr double kGramFloor = 1e-18;
 
 class Estimates {
 public:
-    explicit Estimates(std::shared_ptr<const Plan> plan);
+    explicit Estimates(std::shared_ptr<const Config> config);
 
     // Let every estimate forget what it loses until now. With forgetting, rounds lose weight whatever
     // they observed: a context that always stops early becomes uncertain again.
@@ -60,7 +60,7 @@ public:
     const Effort& effort() const { return effort_; }
     void count_settled() { ++effort_.settled; }
     std::size_t nbytes() const;
-    void archive(Archive& with);
+    void serialize(Archive& archive);
 
 private:
     struct Gram {
@@ -70,16 +70,16 @@ private:
         double now = 0.0;
     };
 
-    const Gram& gram_of(std::size_t question) const { return grams_[plan_->questions[question]]; }
+    const Gram& gram_of(std::size_t question) const { return grams_[config_->questions[question]]; }
     Source source(std::size_t question, double rounds) const {
-        return {history_, question, plan_->scope_of(question), rounds};
+        return {history_, question, config_->scope_of(question), rounds};
     }
     void forget(Gram& gram, std::size_t d, const double* phi, double now) const;
     Factor factored(const Numbers& sums, std::size_t d) const;
     void summarise_old_rows();
-    void archive_gram(std::size_t g, Archive& with);
+    void serialize_gram(std::size_t g, Archive& archive);
 
-    std::shared_ptr<const Plan> plan_;
+    std::shared_ptr<const Config> config_;
     std::int64_t rounds_ = 0;
     bool explored_ = false;
     History history_;

@@ -123,12 +123,12 @@ bool Factor::exceeds(double level) const {
     return true;
 }
 
-void Factor::archive(Archive& with, double least, double most) {
+void Factor::serialize(Archive& archive, double least, double most) {
     constexpr double kSlack = 1.0 + 1e-6;  // of rounding
-    with.between(reciprocal_.data(), d_, 1.0 / (most * kSlack), kSlack / least, "a factor");
+    archive.between(reciprocal_.data(), d_, 1.0 / (most * kSlack), kSlack / least, "factor");
     for (std::size_t k = 0; k + 1 < d_; ++k) {  // L_rk²·D_k is at most a diagonal entry of A
         const double largest = std::sqrt(most * reciprocal_[k]) * kSlack;
-        with.between(lower_.data() + k * stride_ + k + 1, d_ - k - 1, -largest, largest, "a factor");
+        archive.between(lower_.data() + k * stride_ + k + 1, d_ - k - 1, -largest, largest, "factor");
     }
 }
 

@@ -1,10 +1,9 @@
-// A growing positive matrix A = A₀ + Σ w·φφᵀ, stored as its factors L·D·Lᵀ.
+// A growing positive definite matrix A = A₀ + Σ w·φφᵀ, stored as factors L·D·Lᵀ.
 //
-// Both matrices of the method are of this kind: the paper's V (w = 1) and the Hessian H of a pair's
-// logistic likelihood (w = μ'). A row is added in O(d²), and so are solved the systems that norms
-// and Newton steps need. Rows with w > 0 only add positive terms to D: unlike an inverse
-// updated by rank-one steps, the factors do not drift, and a nearly singular A keeps the digits of
-// its small directions (docs/numerics.md).
+// Used for the paper's V (w = 1) and for the Hessian H of a pair's logistic likelihood (w = μ').
+// Adding a row and solving a system take O(d²). Rows with w > 0 only add positive terms to D, so
+// rounding errors do not accumulate as in a rank-one updated inverse, and a nearly singular A keeps
+// the digits of its small directions (docs/numerics.md).
 #pragma once
 
 #include "archive.h"
@@ -17,21 +16,21 @@ public:
     // The matrix ``scale``·I, scale > 0.
     Factor(std::size_t d, double scale);
 
-    // Add w·xxᵀ. ``x`` has padded(d) numbers; returns xᵀA⁻¹x of before. ``inverse_x``, unless
-    // null, gets A⁻¹x of after.
+    // Add w·xxᵀ, where ``x`` has padded(d) numbers. Returns xᵀA⁻¹x before the update, and writes
+    // A⁻¹x after the update to ``inverse_x`` unless it is null.
     double add(const double* x, double w, double* inverse_x = nullptr);
 
-    // Become share·A, share > 0.
+    // Multiply by share > 0.
     void scale(double share);
 
     // xᵀA⁻¹x; ``work`` has padded(d) numbers.
     double square_norm(const double* x, double* work) const;
 
-    // Solve Ay = x in place of x.
+    // Solve Ay = x in place.
     void solve(double* x) const;
 
-    // Become the matrix whose lower half is in ``a``, by columns of padded(d), which are overwritten.
-    // A's least eigenvalue is at least ``least``, whatever rounding does.
+    // Replace by the matrix whose lower half is in ``a``, by columns of padded(d); overwrites ``a``.
+    // Pivots are at least ``least``, a lower bound of A's eigenvalues, in spite of rounding.
     void take(Numbers& a, double least);
 
     // The largest φᵀA⁻¹φ of a block's rows (`Kernels::largest_norm`).
@@ -41,16 +40,16 @@ public:
     std::vector<double> matrix() const;
     std::vector<double> inverse() const;
 
-    // The largest eigenvalue of A⁻¹B, from above: (trace (A⁻¹B)³²)^(1/32), at most d^(1/32) times it.
-    // ``b`` is symmetric and positive, d by d. O(d³).
+    // An upper bound on the largest eigenvalue of A⁻¹B: (trace (A⁻¹B)³²)^(1/32), at most d^(1/32)
+    // times the eigenvalue. ``b`` is symmetric positive semidefinite, d by d. O(d³).
     double largest_ratio(const std::vector<double>& b) const;
 
-    // Whether A − level·I is positive definite: O(d) if a pivot is too small, O(d³) otherwise.
+    // Whether A − level·I is positive definite. O(d) if a pivot is too small, O(d³) otherwise.
     bool exceeds(double level) const;
 
     std::size_t nbytes() const { return (lower_.size() + reciprocal_.size()) * sizeof(double); }
-    // Save or restore; all eigenvalues of A are between these two.
-    void archive(Archive& with, double least, double most);
+    // Save or restore; all eigenvalues of A are between ``least`` and ``most``.
+    void serialize(Archive& archive, double least, double most);
 
 private:
     std::size_t d_, stride_;

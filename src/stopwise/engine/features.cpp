@@ -73,10 +73,10 @@ FeatureMaps::FeatureMaps(std::size_t n_arms, std::size_t context_dim, std::vecto
     bool fit = n_arms >= 2 && slot_of_pair_.size() == n_arms * (n_arms - 1) / 2;
     for (const std::size_t slot : slot_of_pair_) fit = fit && slot < slots_.size();
     if (stages_) {
-        fit = fit && stages_->known.size() == n_arms - 1 && slots_.size() == n_arms - 1;
-        for (const std::size_t known : stages_->known) fit = fit && known <= context_dim;
+        fit = fit && stages_->dims.size() == n_arms - 1 && slots_.size() == n_arms - 1;
+        for (const std::size_t dim : stages_->dims) fit = fit && dim <= context_dim;
     }
-    if (!fit) throw std::invalid_argument("slots of another cascade");
+    if (!fit) throw std::invalid_argument("slots do not match the cascade");
     arrange();
 }
 
@@ -97,13 +97,13 @@ void FeatureMaps::arrange() {
             double& size = slot.standard->size ? *slot.standard->size
                                                : slot.standard->size.emplace(1.0 / largest);
             if (!(size > 0.0 && size * largest <= kLongest)) {
-                throw std::invalid_argument("a size that makes the norm of features exceed one");
+                throw std::invalid_argument("size makes the norm of features exceed one");
             }
             slot.map = made_of(*slot.standard, input_dim(s));
         }
         if (slot.map) {
             if (!fits(*slot.map, input_dim(s))) {
-                throw std::invalid_argument("a feature map does not fit its contexts");
+                throw std::invalid_argument("a feature map does not match its context_dim");
             }
             slot.n_features = slot.map->monomials.size();
         }
@@ -115,71 +115,71 @@ void FeatureMaps::arrange() {
 
 std::size_t FeatureMaps::input_dim(std::size_t slot) const {
     if (!stages_) return context_dim_;
-    return stages_->known[slot] + (stages_->answers ? slot * (slot + 1) / 2 : 0);
+    return stages_->dims[slot] + (stages_->answers ? slot * (slot + 1) / 2 : 0);
 }
 
-void FeatureMaps::input(std::size_t slot, const Known& known, double* out) const {
-    out = std::copy_n(known.context, stages_ ? stages_->known[slot] : context_dim_, out);
+void FeatureMaps::input(std::size_t slot, const PartialContext& partial, double* out) const {
+    out = std::copy_n(partial.context, stages_ ? stages_->dims[slot] : context_dim_, out);
     if (!stages_ || !stages_->answers) return;
     for (std::size_t b = 1; b <= slot; ++b) {
         for (std::size_t a = 0; a < b; ++a) {
             const std::size_t pair = a * (2 * n_arms_ - a - 1) / 2 + b - a - 1;
-            *out++ = known.differ[pair] != 0 ? 0.0 : 1.0;
+            *out++ = partial.differ[pair] != 0 ? 0.0 : 1.0;
         }
     }
 }
 
-std::optional<Refusal> FeatureMaps::fill(const Known& known, double* row) const {
+std::optional<InvalidCoordinate> FeatureMaps::fill(const PartialContext& partial, double* row) const {
     if (!complete_) {
-        std::copy_n(known.context, width_, row);
+        std::copy_n(partial.context, width_, row);
         return std::nullopt;
     }
-    if (!stages_) return fill_own(known.context, row);
+    if (!stages_) return fill_own(partial.context, row);
     std::fill_n(row, width_, 0.0);
     std::vector<double> input;
-    for (std::size_t s = 0; s < std::min(known.arms, slots_.size()); ++s) {
+    for (std::size_t s = 0; s < std::min(partial.arms, slots_.size()); ++s) {
         input.resize(input_dim(s));
-        this->input(s, known, input.data());
-        if (const auto refused = apply(s, input.data(), row + offsets_[s])) return refused;
+        this->input(s, partial, input.data());
+        if (const auto invalid = apply(s, input.data(), row + offsets_[s])) return invalid;
     }
     return std::nullopt;
 }
 
-std::optional<Refusal> FeatureMaps::fill_own(const double* context, double* row) const {
+std::optional<InvalidCoordinate> FeatureMaps::fill_own(const double* context, double* row) const {
     for (std::size_t c = 0; !complete_ && c < context_dim_; ++c) {
-        if (!std::isfinite(context[c])) return Refusal{0, c, false};
+        if (!std::isfinite(context[c])) return InvalidCoordinate{0, c, false};
     }
     for (std::size_t s = 0; s < slots_.size(); ++s) {
         if (!slots_[s].map) continue;
-        if (const auto refused = apply(s, context, row + offsets_[s])) return refused;
+        if (const auto invalid = apply(s, context, row + offsets_[s])) return invalid;
     }
     return std::nullopt;
 }
 
-std::optional<Refusal> FeatureMaps::refusal(const Known& known) const {
-    const std::size_t stages = stages_ ? std::min(known.arms, slots_.size()) : slots_.size();
+std::optional<InvalidCoordinate> FeatureMaps::find_invalid(const PartialContext& partial) const {
+    const std::size_t stages = stages_ ? std::min(partial.arms, slots_.size()) : slots_.size();
     std::vector<double> input;
     for (std::size_t s = 0; complete_ && s < stages; ++s) {
         input.resize(input_dim(s));
-        this->input(s, known, input.data());
+        this->input(s, partial, input.data());
         for (std::size_t c = 0; c < input.size(); ++c) {
-            if (!std::isfinite(input[c])) return Refusal{s, c, false};
+            if (!std::isfinite(input[c])) return InvalidCoordinate{s, c, false};
         }
         const MonomialMap& map = *slots_[s].map;
         for (std::size_t c = 0; map.limit < kInfinity && c < input.size(); ++c) {
             const double z = (input[c] - map.center[c]) / map.scale[c];
-            if (std::fabs(z) > map.limit) return Refusal{s, c, true};
+            if (std::fabs(z) > map.limit) return InvalidCoordinate{s, c, true};
         }
     }
     return std::nullopt;
 }
 
-std::optional<Refusal> FeatureMaps::apply(std::size_t slot, const double* input,
+std::optional<InvalidCoordinate> FeatureMaps::apply(std::size_t slot, const double* input,
                                           double* out) const {
     const MonomialMap& map = *slots_[slot].map;
     const std::size_t dim = map.center.size();
     for (std::size_t c = 0; c < dim; ++c) {
-        if (!std::isfinite(input[c])) return Refusal{slot, c, false};
+        if (!std::isfinite(input[c])) return InvalidCoordinate{slot, c, false};
     }
     double few[64];
     std::vector<double> many;
@@ -190,7 +190,7 @@ std::optional<Refusal> FeatureMaps::apply(std::size_t slot, const double* input,
     }
     for (std::size_t c = 0; c < dim; ++c) {
         z[c] = (input[c] - map.center[c]) / map.scale[c];
-        if (std::fabs(z[c]) > map.limit) return Refusal{slot, c, true};
+        if (std::fabs(z[c]) > map.limit) return InvalidCoordinate{slot, c, true};
         if (std::fabs(z[c]) > map.bound) z[c] = std::copysign(map.bound, z[c]);
     }
     for (std::size_t k = 0; k < map.monomials.size(); ++k) {
@@ -227,16 +227,16 @@ FeatureMaps FeatureMaps::fitted(const std::vector<std::vector<double>>& inputs) 
     return fitted;
 }
 
-std::size_t FeatureMaps::known_after(std::size_t arms) const {
+std::size_t FeatureMaps::dim_after(std::size_t arms) const {
     if (!stages_) return context_dim_;
-    return arms == 0 ? 0 : stages_->known[std::min(arms, stages_->known.size()) - 1];
+    return arms == 0 ? 0 : stages_->dims[std::min(arms, stages_->dims.size()) - 1];
 }
 
 std::size_t FeatureMaps::linear(std::size_t slot) const {
-    const Slot& at = slots_[slot];
-    if (!at.map) return at.n_features;
+    const Slot& map_slot = slots_[slot];
+    if (!map_slot.map) return map_slot.n_features;
     return static_cast<std::size_t>(
-        std::count_if(at.map->monomials.begin(), at.map->monomials.end(),
+        std::count_if(map_slot.map->monomials.begin(), map_slot.map->monomials.end(),
                       [](const auto& monomial) { return monomial.size() <= 1; }));
 }
 
@@ -246,32 +246,32 @@ std::optional<double> FeatureMaps::prior_precision() const {
     return size * size;
 }
 
-void FeatureMaps::archive(Archive& with) {
+void FeatureMaps::serialize(Archive& archive) {
     if (!self_scaling()) return;
     for (std::size_t s = 0; s < slots_.size(); ++s) {
         StandardMap& map = *slots_[s].standard;
         const std::size_t dim = input_dim(s);
-        with.count(map.degree, 2, "a degree");
+        archive.count(map.degree, 2, "degree");
         std::size_t n = map.center.size();
-        with.count(n, static_cast<std::int64_t>(dim), "a number of coordinates");
-        with.check(n == 0 || n == dim, "a number of coordinates");
+        archive.count(n, static_cast<std::int64_t>(dim), "number of coordinates");
+        archive.check(n == 0 || n == dim, "number of coordinates");
         std::size_t n_two = map.two_valued.size();
-        with.count(n_two, static_cast<std::int64_t>(dim), "a number of coordinates");
-        if (with.reading()) {
+        archive.count(n_two, static_cast<std::int64_t>(dim), "number of coordinates");
+        if (archive.reading()) {
             map.center.resize(n);
             map.scale.resize(n);
             map.two_valued.resize(n_two);
         }
-        with.between(map.center.data(), n, -kMost, kMost, "a center");
-        with.between(map.scale.data(), n, kLeastScale, kMost, "a scale");
+        archive.between(map.center.data(), n, -kMost, kMost, "center");
+        archive.between(map.scale.data(), n, kLeastScale, kMost, "scale");
         for (std::size_t& c : map.two_valued) {
-            with.count(c, static_cast<std::int64_t>(dim) - 1, "a coordinate");
+            archive.count(c, static_cast<std::int64_t>(dim) - 1, "coordinate");
         }
         const double most = kLongest / largest_norm(map, dim);
-        with.between(&*map.size, 1, kLeastScale, most, "a size of features");
-        with.check(*map.size == *slots_[0].standard->size, "a size of features");
+        archive.between(&*map.size, 1, kLeastScale, most, "feature size");
+        archive.check(*map.size == *slots_[0].standard->size, "feature size");
     }
-    if (with.reading()) arrange();
+    if (archive.reading()) arrange();
 }
 
 }  // namespace stopwise

@@ -37,14 +37,14 @@ struct StandardMap {
 
 // The input of the maps: the context of a round and, where stages reveal it, how many arms have
 // answered and which pairs of answers differ.
-struct Known {
+struct PartialContext {
     const double* context;
     std::size_t arms = 0;
     const unsigned char* differ = nullptr;
 };
 
 // Why a context is invalid: a coordinate of the input of a slot is not finite, or is out of bounds.
-struct Refusal {
+struct InvalidCoordinate {
     std::size_t slot, coordinate;
     bool finite;
 };
@@ -60,7 +60,7 @@ public:
     // Where stages reveal the context: how many numbers are known at each arm but the last, and whether
     // maps also see which answers agree.
     struct Stages {
-        std::vector<std::size_t> known;
+        std::vector<std::size_t> dims;
         bool answers;
     };
 
@@ -72,11 +72,11 @@ public:
                 std::vector<std::size_t> slot_of_pair, std::optional<Stages> stages);
 
     // Write the row of features, with zeros for stages that did not run.
-    std::optional<Refusal> fill(const Known& known, double* row) const;
+    std::optional<InvalidCoordinate> fill(const PartialContext& partial, double* row) const;
     // Write the features of a complete context but for those that the caller computes.
-    std::optional<Refusal> fill_own(const double* context, double* row) const;
+    std::optional<InvalidCoordinate> fill_own(const double* context, double* row) const;
     // What `fill` would return, without computing features.
-    std::optional<Refusal> refusal(const Known& known) const;
+    std::optional<InvalidCoordinate> find_invalid(const PartialContext& partial) const;
 
     // Whether stages reveal the context.
     bool revealed() const { return stages_.has_value(); }
@@ -88,12 +88,12 @@ public:
 
     // The input of a slot: how long it is, and what it is in a round.
     std::size_t input_dim(std::size_t slot) const;
-    void input(std::size_t slot, const Known& known, double* out) const;
+    void input(std::size_t slot, const PartialContext& partial, double* out) const;
 
     std::size_t n_arms() const { return n_arms_; }
     std::size_t context_dim() const { return context_dim_; }
     // How many numbers of the context are known when so many arms have answered.
-    std::size_t known_after(std::size_t arms) const;
+    std::size_t dim_after(std::size_t arms) const;
     std::size_t slots() const { return slots_.size(); }
     const Slot& slot(std::size_t slot) const { return slots_[slot]; }
     std::size_t slot_of_pair(std::size_t pair) const { return slot_of_pair_[pair]; }
@@ -104,16 +104,16 @@ public:
     // Whether the engine computes all features; else the caller gives rows.
     bool complete() const { return complete_; }
     // What a round gives: numbers of the context, or of a row.
-    std::size_t given_dim() const { return complete_ ? context_dim_ : width_; }
+    std::size_t caller_dim() const { return complete_ ? context_dim_ : width_; }
     // The precision of the prior that `StandardMap` describes, if these maps are such.
     std::optional<double> prior_precision() const;
 
     // Save or restore what was fitted.
-    void archive(Archive& with);
+    void serialize(Archive& archive);
 
 private:
     void arrange();
-    std::optional<Refusal> apply(std::size_t slot, const double* input, double* out) const;
+    std::optional<InvalidCoordinate> apply(std::size_t slot, const double* input, double* out) const;
 
     std::size_t n_arms_, context_dim_, width_ = 0;
     std::vector<Slot> slots_;

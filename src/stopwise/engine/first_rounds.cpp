@@ -13,8 +13,8 @@ constexpr double kMost = std::numeric_limits<double>::max();
 
 }  // namespace
 
-std::vector<double> FirstRounds::padded_context(const Known& known, std::size_t n_known) const {
-    std::vector<double> context(known.context, known.context + n_known);
+std::vector<double> FirstRounds::padded_context(const PartialContext& partial, std::size_t n_available) const {
+    std::vector<double> context(partial.context, partial.context + n_available);
     context.resize(context_dim_, 0.0);
     return context;
 }
@@ -30,13 +30,13 @@ std::vector<unsigned char> FirstRounds::revealed(const unsigned char* differ,
     return revealed;
 }
 
-void FirstRounds::add(const Known& known, std::size_t n_known, const Observation& round) {
-    rounds_.push_back({padded_context(known, n_known), revealed(round.answers, round.stop + 1),
-                       round.stop, round.rule_stop, round.may_ask});
+void FirstRounds::add(const PartialContext& partial, std::size_t n_available, const Observation& round) {
+    rounds_.push_back({padded_context(partial, n_available), revealed(round.answers, round.stop + 1),
+                       round.stop, round.rule_stop, round.may_request});
 }
 
-void FirstRounds::add(const Known& known, std::size_t n_known, const Label& label) {
-    labels_.push_back({rounds_.size(), padded_context(known, n_known),
+void FirstRounds::add(const PartialContext& partial, std::size_t n_available, const Label& label) {
+    labels_.push_back({rounds_.size(), padded_context(partial, n_available),
                        revealed(label.differ, label.n),
                        {label.right, label.right + label.n},
                        label.rule_stop,
@@ -58,8 +58,8 @@ FeatureMaps FirstRounds::fitted(const FeatureMaps& maps) const {
             if (maps.revealed() && round.stop < slot) continue;
             const std::size_t before = inputs[slot].size();
             inputs[slot].resize(before + dim);
-            const Known known{round.context.data(), round.stop + 1, round.differ.data()};
-            maps.input(slot, known, inputs[slot].data() + before);
+            const PartialContext partial{round.context.data(), round.stop + 1, round.differ.data()};
+            maps.input(slot, partial, inputs[slot].data() + before);
         }
     }
     return maps.fitted(inputs);
@@ -79,7 +79,7 @@ void FirstRounds::replay(State& state) const {
     for (std::size_t t = 0; t < rounds_.size(); ++t) {
         const Round& round = rounds_[t];
         state.observe({round.context.data(), round.stop + 1, round.differ.data()},
-                      {round.stop, round.rule_stop, round.differ.data(), round.may_ask});
+                      {round.stop, round.rule_stop, round.differ.data(), round.may_request});
         learn_labels(t + 1);
     }
 }
@@ -90,55 +90,55 @@ std::size_t FirstRounds::nbytes() const {
     return each * (rounds_.size() + labels_.size());
 }
 
-void FirstRounds::archive_values(Archive& with, std::vector<double>& context,
+void FirstRounds::serialize_values(Archive& archive, std::vector<double>& context,
                                  std::vector<unsigned char>& differ) const {
-    if (with.reading()) {
+    if (archive.reading()) {
         context.resize(context_dim_);
         differ.resize(n_arms_ * (n_arms_ - 1) / 2);
     }
-    with.between(context.data(), context.size(), -kMost, kMost, "a context");
-    with.pass(differ.data(), differ.size());
-    for (const unsigned char one : differ) with.check(one <= 1, "a disagreement");
+    archive.between(context.data(), context.size(), -kMost, kMost, "context");
+    archive.pass(differ.data(), differ.size());
+    for (const unsigned char one : differ) archive.check(one <= 1, "disagreement");
 }
 
-void FirstRounds::archive(Archive& with, std::int64_t rounds) {
+void FirstRounds::serialize(Archive& archive, std::int64_t rounds) {
     const auto last = static_cast<std::int64_t>(n_arms_) - 1;
     const std::size_t least = context_dim_ * sizeof(double) + 3 * sizeof(std::int64_t);
     std::size_t n = rounds_.size(), n_labels = labels_.size();
-    with.count(n, rounds, "its number of first rounds");
-    with.check(static_cast<std::int64_t>(n) == rounds, "its number of first rounds");
-    with.count(n_labels, with.reading() ? with.room(least) : kMostCounted, "its number of labels");
-    if (with.reading()) {
-        with.check(with.room(least) >= rounds, "its number of first rounds");
+    archive.count(n, rounds, "number of first rounds");
+    archive.check(static_cast<std::int64_t>(n) == rounds, "number of first rounds");
+    archive.count(n_labels, archive.reading() ? archive.room(least) : kMaxCount, "number of labels");
+    if (archive.reading()) {
+        archive.check(archive.room(least) >= rounds, "number of first rounds");
         rounds_.resize(n);
         labels_.resize(n_labels);
     }
     for (Round& round : rounds_) {
-        archive_values(with, round.context, round.differ);
-        with.count(round.stop, last, "an arm");
-        with.count(round.rule_stop, static_cast<std::int64_t>(round.stop), "an arm");
-        with.count(round.may_ask, 1, "whether a label may be asked for");
+        serialize_values(archive, round.context, round.differ);
+        archive.count(round.stop, last, "arm index");
+        archive.count(round.rule_stop, static_cast<std::int64_t>(round.stop), "arm index");
+        archive.count(round.may_request, 1, "label request flag");
     }
     std::size_t before = 0;
     for (RoundLabel& label : labels_) {
-        with.count(label.after, rounds, "the time of a label");
-        with.check(label.after >= before, "the time of a label");
+        archive.count(label.after, rounds, "round of a label");
+        archive.check(label.after >= before, "round of a label");
         before = label.after;
-        archive_values(with, label.context, label.differ);
+        serialize_values(archive, label.context, label.differ);
         std::size_t arms = label.right.size();
-        with.count(arms, last + 1, "a number of arms");
-        with.check(arms > 0, "a number of arms");
-        if (with.reading()) label.right.resize(arms);
-        with.pass(label.right.data(), arms);
-        for (const unsigned char right : label.right) with.check(right <= 1, "a label");
-        with.count(label.rule_stop, last, "an arm");
+        archive.count(arms, last + 1, "number of arms");
+        archive.check(arms > 0, "number of arms");
+        if (archive.reading()) label.right.resize(arms);
+        archive.pass(label.right.data(), arms);
+        for (const unsigned char right : label.right) archive.check(right <= 1, "label");
+        archive.count(label.rule_stop, last, "arm index");
         bool requested = label.request.has_value();
-        with.count(requested, 1, "whether a label was asked for");
-        if (with.reading() && requested) label.request = LabelRequest{};
+        archive.count(requested, 1, "label request flag");
+        if (archive.reading() && requested) label.request = LabelRequest{};
         if (!requested) continue;
-        with.between(&label.request->probability, 1, kRarest, 1.0, "a probability");
-        with.between(&label.request->explored, 1, 0.0, 1.0, "a probability");
-        with.count(label.request->round, kMostCounted, "a round");
+        archive.between(&label.request->probability, 1, kMinProbability, 1.0, "probability");
+        archive.between(&label.request->explored, 1, 0.0, 1.0, "probability");
+        archive.count(label.request->round, kMaxCount, "round");
     }
 }
 

@@ -20,8 +20,8 @@ public:
         : context_dim_(context_dim), n_arms_(n_arms) {}
 
     // Add a round that was learned, or the label of one. ``n_known`` numbers of the context are known.
-    void add(const Known& known, std::size_t n_known, const Observation& round);
-    void add(const Known& known, std::size_t n_known, const Label& label);
+    void add(const PartialContext& partial, std::size_t n_available, const Observation& round);
+    void add(const PartialContext& partial, std::size_t n_available, const Label& label);
 
     // Rounds at which the maps are fitted: these and the powers of two between them.
     static constexpr std::size_t kFirstFit = 8, kLastFit = 1024;
@@ -35,14 +35,14 @@ public:
     void replay(State& state) const;
 
     std::size_t nbytes() const;
-    void archive(Archive& with, std::int64_t rounds);
+    void serialize(Archive& archive, std::int64_t rounds);
 
 private:
     struct Round {
         std::vector<double> context;        // zeros for what was not revealed
         std::vector<unsigned char> differ;  // of each pair; 0 for arms that did not run
         std::size_t stop = 0, rule_stop = 0;
-        bool may_ask = false;
+        bool may_request = false;
     };
     struct RoundLabel {
         std::size_t after = 0;  // how many rounds
@@ -52,9 +52,9 @@ private:
         std::optional<LabelRequest> request;
     };
 
-    std::vector<double> padded_context(const Known& known, std::size_t n_known) const;
+    std::vector<double> padded_context(const PartialContext& partial, std::size_t n_available) const;
     std::vector<unsigned char> revealed(const unsigned char* differ, std::size_t n) const;
-    void archive_values(Archive& with, std::vector<double>& context,
+    void serialize_values(Archive& archive, std::vector<double>& context,
                         std::vector<unsigned char>& differ) const;
 
     std::size_t context_dim_, n_arms_;

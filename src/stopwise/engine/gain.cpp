@@ -79,13 +79,13 @@ double Gain::bound(const Regression& pooled, const Regression& local, const doub
 }
 
 Gain::Upper Gain::upper(const double* phi) const {
-    const auto came = static_cast<double>(labels_), asked = came + static_cast<double>(missing_);
+    const auto came = static_cast<double>(labels_), requested = came + static_cast<double>(missing_);
     if (labels_ == 0) return {1.0, missing_ > 0 ? 0.0 : 1.0};
     const double received = bound(pooled_, local_, phi);
     if (missing_ == 0) return {received, 1.0};
     const double all = bound(missing_pooled_, missing_local_, phi);
     if (all <= received) return {received, 1.0};
-    return {all, came / asked};
+    return {all, came / requested};
 }
 
 void Gain::learn(const double* phi, double gain) {
@@ -132,10 +132,10 @@ std::size_t Gain::nbytes() const {
     return pooled_.nbytes() + local_.nbytes() + missing_pooled_.nbytes() + missing_local_.nbytes();
 }
 
-void Gain::archive(Archive& with) {
-    with.count(labels_, kMostCounted, "its number of labels");
-    with.count(missing_, kMostCounted, "its number of missing labels");
-    with.between(&residuals_, 1, 0.0, kMostMissed, "what labels missed");
+void Gain::serialize(Archive& archive) {
+    archive.count(labels_, kMaxCount, "number of labels");
+    archive.count(missing_, kMaxCount, "number of missing labels");
+    archive.between(&residuals_, 1, 0.0, kMostMissed, "label residuals");
     for (Regression* regression : {&pooled_, &local_, &missing_pooled_, &missing_local_}) {
         const std::size_t d = regression->d, stride = regression->stride;
         const bool of_missing = regression == &missing_pooled_ || regression == &missing_local_;
@@ -143,17 +143,17 @@ void Gain::archive(Archive& with) {
         // ψ_c ≤ longest, and a label is a value from −3/2 to 1/2; one more label, for rounding
         const double longest = std::max(1.0, kMostFeature * regression->slope);
         const double most = 1.0 + static_cast<double>(of_missing ? missing_ : labels_);
-        with.between(regression->moment.data(), d, -1.5 * most * longest, 1.5 * most * longest,
-                     "a sum of labels");
+        archive.between(regression->moment.data(), d, -1.5 * most * longest, 1.5 * most * longest,
+                     "sum of labels");
         for (std::size_t c = 0; c < d; ++c) {
             const double squares = most * longest * longest;
-            with.between(regression->gram.data() + c * stride + c, d - c, -squares, squares,
-                         "a sum of features");
-            with.check(regression->gram[c * stride + c] >= 0.0, "a sum of features");
+            archive.between(regression->gram.data() + c * stride + c, d - c, -squares, squares,
+                         "sum of features");
+            archive.check(regression->gram[c * stride + c] >= 0.0, "sum of features");
         }
-        if (with.reading() && !of_missing) regression->fit(noise());
+        if (archive.reading() && !of_missing) regression->fit(noise());
     }
-    if (!with.reading()) return;
+    if (!archive.reading()) return;
     stale_ = true;
     refit();
 }

@@ -42,7 +42,7 @@ public:
     std::int64_t labels() const { return labels_; }
     std::int64_t missing() const { return missing_; }
     std::size_t nbytes() const;
-    void archive(Archive& with);
+    void serialize(Archive& archive);
 
 private:
     // Bayesian linear regression on ψ = (1, slope·φ/√ridge), with the prior N(0, I).

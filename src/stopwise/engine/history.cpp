@@ -64,7 +64,7 @@ void History::put(Block& block, const double* row) {
 
 // Drop the rounds that have no weight left.
 void History::forget(std::int64_t round) {
-    const double oldest = static_cast<double>(round) + log(kForgotten) / rate_;
+    const double oldest = static_cast<double>(round) + log(kDropWeight) / rate_;
     for (Blocks& blocks : single_) {
         while (!blocks.empty() && blocks.front().rows == kBlock &&
                blocks.front().rounds.back() < oldest) {
@@ -183,72 +183,72 @@ std::size_t History::nbytes() const {
     return n;
 }
 
-void History::archive(Archive& with, std::int64_t rounds, double largest, bool capped) {
+void History::serialize(Archive& archive, std::int64_t rounds, double largest, bool capped) {
     for (std::size_t stop = 0; capped && stop < n_arms_; ++stop) {
-        with.count(dropped_[stop], rounds, "how many rows were dropped");
+        archive.count(dropped_[stop], rounds, "number of dropped rows");
     }
     for (std::size_t stop = 0; stop < n_arms_; ++stop) {
         for (const bool counted : {true, false}) {
             Blocks& blocks = counted ? counted_[stop] : single_[stop];
             std::size_t n = blocks.size();
-            with.count(n, with.room(width_ * sizeof(double)), "its number of blocks");
+            archive.count(n, archive.room(width_ * sizeof(double)), "number of blocks");
             for (std::size_t b = 0; b < n; ++b) {
-                if (with.reading()) {
-                    with.check(with_room(blocks, counted).rows == 0, "a block that is not full");
-                    with.check(!counted || blocks.size() <= kMaxDistinct / kBlock,
-                               "how many contexts are counted");
+                if (archive.reading()) {
+                    archive.check(with_room(blocks, counted).rows == 0, "partly filled block");
+                    archive.check(!counted || blocks.size() <= kMaxDistinct / kBlock,
+                               "number of counted contexts");
                 }
-                archive(blocks[b], with, stop, rounds, largest);
+                serialize(blocks[b], archive, stop, rounds, largest);
             }
         }
     }
-    index(with);
+    index(archive);
 }
 
 // Save or restore a block of rounds that stopped at ``stop``; ``rounds`` loses as many as it holds.
-void History::archive(Block& block, Archive& with, std::size_t stop, std::int64_t& rounds,
+void History::serialize(Block& block, Archive& archive, std::size_t stop, std::int64_t& rounds,
                       double largest) {
-    const auto most = static_cast<double>(kMostCounted);
-    with.count(block.rows, kBlock, "the rows of a block");
-    with.check(block.rows > 0, "a block without rows");
+    const auto most = static_cast<double>(kMaxCount);
+    archive.count(block.rows, kBlock, "number of rows of a block");
+    archive.check(block.rows > 0, "empty block");
     for (std::size_t c = 0; c < width_; ++c) {
-        with.between(block.x.data() + c * kBlock, block.rows, -largest, largest, "a feature");
+        archive.between(block.x.data() + c * kBlock, block.rows, -largest, largest, "feature");
     }
-    with.pass(block.answers.data(), block.answers.size());
-    with.pass(block.counts.data(), block.counts.size());
-    with.pass(block.positives.data(), block.positives.size());
+    archive.pass(block.answers.data(), block.answers.size());
+    archive.pass(block.counts.data(), block.counts.size());
+    archive.pass(block.positives.data(), block.positives.size());
     if (rate_ > 0.0) {
-        with.check(block.counts.empty(), "a counted context");
+        archive.check(block.counts.empty(), "counted context");
         block.rounds.resize(block.rows);
-        with.between(block.rounds.data(), block.rows, 0.0, most, "a round");
-        with.check(std::is_sorted(block.rounds.begin(), block.rounds.end()), "the order of rounds");
-        for (std::size_t r = 0; with.reading() && r < block.rows; ++r) {
+        archive.between(block.rounds.data(), block.rows, 0.0, most, "round");
+        archive.check(std::is_sorted(block.rounds.begin(), block.rounds.end()), "order of rounds");
+        for (std::size_t r = 0; archive.reading() && r < block.rows; ++r) {
             block.weights[r] = weight(block, r);
         }
     }
-    if (!with.reading()) return;
+    if (!archive.reading()) return;
     const bool counted = !block.counts.empty();
     for (std::size_t r = 0; r < kBlock; ++r) {
         const bool here = r < block.rows;
         const std::int64_t n = counted ? block.counts[r] : here ? 1 : 0;
-        with.check((here ? n >= 1 : n == 0) && n <= rounds, "how often a context was seen");
+        archive.check((here ? n >= 1 : n == 0) && n <= rounds, "count of a context");
         rounds -= n;
         for (std::size_t q = 0; counted && q < answered_from_.size(); ++q) {
             const std::int64_t yes = block.positives[q * kBlock + r];
-            with.check(yes >= 0 && yes <= (answered_from_[q] <= stop ? n : 0),
-                       "how often an answer was yes");
+            archive.check(yes >= 0 && yes <= (answered_from_[q] <= stop ? n : 0),
+                       "count of positive answers");
         }
     }
     for (std::size_t q = 0; q < block.answers.size(); ++q) {
         const std::uint64_t beyond = block.rows == kBlock ? 0 : block.answers[q] >> block.rows;
-        with.check(beyond == 0 && (answered_from_[q] <= stop || block.answers[q] == 0),
-                   "an answer to no question");
+        archive.check(beyond == 0 && (answered_from_[q] <= stop || block.answers[q] == 0),
+                   "unexpected answer");
     }
     rows_ += block.rows;
 }
 
 // The distinct contexts are listed once more, by stop and place; what is restored is indexed anew.
-void History::index(Archive& with) {
+void History::index(Archive& archive) {
     std::vector<double> row(width_);
     std::vector<std::uint64_t> listed;
     for (std::size_t stop = 0; stop < n_arms_; ++stop) {
@@ -256,22 +256,22 @@ void History::index(Archive& with) {
         for (const Block& block : counted_[stop]) {
             for (std::size_t r = 0; r < block.rows; ++r, ++place) {
                 listed.push_back(stop | std::uint64_t{place} << 32);
-                if (!with.reading()) continue;
+                if (!archive.reading()) continue;
                 for (std::size_t c = 0; c < width_; ++c) row[c] = block.x[c * kBlock + r];
                 const std::uint64_t h = hash(row.data(), stop);
-                with.check(find(row.data(), stop, h) == kNowhere,
-                           "a distinct context that it holds twice");
+                archive.check(find(row.data(), stop, h) == kNowhere,
+                           "duplicate context");
                 index_.emplace(h, place);
             }
         }
     }
     std::vector<std::uint64_t> found = listed;
     std::size_t n = listed.size();
-    with.count(n, static_cast<std::int64_t>(n), "its number of distinct contexts");
-    with.pass(found.data(), n);
+    archive.count(n, static_cast<std::int64_t>(n), "number of distinct contexts");
+    archive.pass(found.data(), n);
     std::sort(found.begin(), found.end());  // earlier versions list them by age
     std::sort(listed.begin(), listed.end());
-    with.check(n == listed.size() && found == listed, "its index of contexts");
+    archive.check(n == listed.size() && found == listed, "index of contexts");
 }
 
 }  // namespace stopwise

@@ -38,8 +38,7 @@ struct Scope {
 };
 
 inline constexpr std::size_t kMaxDistinct = 4096;  // heuristic: small beside a long history
-inline constexpr double kEver = std::numeric_limits<double>::infinity();
-inline constexpr double kForgotten = 1.0 / 4294967296.0;  // heuristic: 32 half-lives
+inline constexpr double kDropWeight = 1.0 / 4294967296.0;  // heuristic: 32 half-lives
 
 // What a round loses of its weight in each round after it; nothing without a half-life.
 inline double rate_of(double half_life) { return half_life > 0.0 ? kLn2 / half_life : 0.0; }
@@ -69,8 +68,8 @@ public:
     // Call ``visit(block)`` for all blocks of rounds that stopped at ``from`` or beyond; with
     // forgetting, for those full before round ``until`` and not before round ``since``.
     template <class Visit>
-    void each_block(std::size_t from, Visit&& visit, double since = -kEver,
-                    double until = kEver) const {
+    void each_block(std::size_t from, Visit&& visit, double since = -kInfinity,
+                    double until = kInfinity) const {
         for (std::size_t stop = from; stop < n_arms_; ++stop) {
             for (const Block& block : counted_[stop]) visit(block);
             const Blocks& blocks = single_[stop];
@@ -79,8 +78,8 @@ public:
                     return block.rows == kBlock && block.rounds.back() < round;
                 });
             };
-            auto block = since > -kEver ? reached(since) : blocks.begin();
-            const auto end = until < kEver ? reached(until) : blocks.end();
+            auto block = since > -kInfinity ? reached(since) : blocks.begin();
+            const auto end = until < kInfinity ? reached(until) : blocks.end();
             for (; block != end; ++block) visit(*block);
         }
     }
@@ -110,7 +109,7 @@ public:
     std::size_t nbytes() const;
     // Save or restore; at most ``rounds`` were seen, and no feature lies beyond ``largest``. Rows may
     // have been dropped if ``capped``.
-    void archive(Archive& with, std::int64_t rounds, double largest, bool capped);
+    void serialize(Archive& archive, std::int64_t rounds, double largest, bool capped);
 
 private:
     using Blocks = std::deque<Block>;
@@ -121,9 +120,9 @@ private:
     void forget(std::int64_t round);
     double weight(const Block& block, std::size_t r) const;
     void put(Block& block, const double* row);
-    void archive(Block& block, Archive& with, std::size_t stop, std::int64_t& rounds,
+    void serialize(Block& block, Archive& archive, std::size_t stop, std::int64_t& rounds,
                  double largest);
-    void index(Archive& with);
+    void index(Archive& archive);
 
     std::size_t n_arms_, width_;
     std::vector<std::size_t> answered_from_;

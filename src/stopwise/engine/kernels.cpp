@@ -1,7 +1,7 @@
 // Compiled once for each set of instructions, with STOPWISE_KERNELS as the name of its namespace.
 #include "kernels.h"
 
-#include "lanes.h"
+#include "simd.h"
 
 // Four groups of lanes: sums that do not wait for each other.
 #if defined(__clang__)
@@ -160,7 +160,7 @@ double project(const double* x, std::size_t rows, std::size_t d, const double* t
         }
         FOUR(g) {
             store(z + row + 4 * g, at[g]);
-            most = greater_of(most, magnitude(moved[g]));
+            most = lane_max(most, lane_abs(moved[g]));
         }
     }
     return largest(most);
@@ -170,15 +170,15 @@ double weigh(const double* seen, std::size_t rows, double* z, double* positive) 
     const Lanes one = broadcast(1.0);
     Lanes least = broadcast(0.25);
     for (std::size_t row = 0; row < rows; row += kLanes) {
-        const Lanes at = load(z + row), n = load(seen + row);
-        const Lanes e = exp_of_negative(broadcast(0.0) - magnitude(at));
+        const Lanes logits = load(z + row), n = load(seen + row);
+        const Lanes e = exp_of_negative(broadcast(0.0) - lane_abs(logits));
         const Lanes inverse = one / (one + e);
         const Lanes far = e * inverse;  // 1 − μ(z) for z ≥ 0, μ(z) below: neither loses digits
         const Lanes slope = far * inverse;
         const Lanes yes = load(positive + row);
-        store(positive + row, where_negative(at, n * far - yes, (n - yes) - n * far));
+        store(positive + row, select_negative(logits, n * far - yes, (n - yes) - n * far));
         store(z + row, n * slope);
-        least = less_of(least, slope);
+        least = lane_min(least, slope);
     }
     return 0.0 - largest(broadcast(0.0) - least);
 }
@@ -254,7 +254,7 @@ double largest_norm(const double* x, std::size_t rows, std::size_t d, const doub
                 norms[g] += rk * p[g] * p[g];
             }
         }
-        FOUR(g) most = greater_of(most, norms[g]);
+        FOUR(g) most = lane_max(most, norms[g]);
     }
     return largest(most);
 }

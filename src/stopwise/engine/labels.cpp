@@ -11,46 +11,46 @@ constexpr double kEarlyOfRate = 30.0;  // … and their number where a rate is g
 
 }  // namespace
 
-Labels::Labels(std::shared_ptr<const Plan> plan) : plan_(plan), gains_(plan), trial_(plan) {}
+Labels::Labels(std::shared_ptr<const Config> config) : config_(config), gains_(config), trial_(config) {}
 
 // Ask for labels at random among rounds whose arms disagree, more often early; a round that went on
 // at random shows arms that the rule would not have seen, and is always asked for.
-std::optional<LabelRequest> Labels::ask(const Observation& round, std::int64_t rounds) {
-    if (plan_->labels == 0.0 || !round.may_ask) return std::nullopt;
+std::optional<LabelRequest> Labels::request(const Observation& round, std::int64_t rounds) {
+    if (config_->labels == 0.0 || !round.may_request) return std::nullopt;
     trial_.advance(rounds, requests_);
-    const bool in_all = plan_->labels >= 1.0;
-    if (in_all && static_cast<double>(asked_) >= plan_->labels) return std::nullopt;
+    const bool in_all = config_->labels >= 1.0;
+    if (in_all && static_cast<double>(requested_) >= config_->labels) return std::nullopt;
     trial_.add_costs(round.rule_stop);
     bool any = false;
     for (std::size_t j = 1; j <= round.stop; ++j) {
-        any = any || round.answers[plan_->pair(0, j)] != 0;
+        any = any || round.answers[config_->pair(0, j)] != 0;
     }
     if (!any) return std::nullopt;
     ++disagreed_;
-    const double early = in_all ? kEarlyShare * plan_->labels : kEarlyOfRate;
+    const double early = in_all ? kEarlyShare * config_->labels : kEarlyOfRate;
     double chance = std::min(1.0, early / static_cast<double>(disagreed_));
-    if (!in_all) chance = std::max(chance, plan_->labels);
+    if (!in_all) chance = std::max(chance, config_->labels);
     const bool went_on = round.rule_stop < round.stop;
-    if (!went_on && draw_of(plan_->seed, rounds, kLabelRequest) >= chance) return std::nullopt;
-    ++asked_;
+    if (!went_on && draw_of(config_->seed, rounds, kLabelRequest) >= chance) return std::nullopt;
+    ++requested_;
     trial_.count_request();
-    if (round.rule_stop == plan_->last()) return LabelRequest{chance, 0.0, rounds};
-    const double explored = explore_rate(*plan_, rounds);
+    if (round.rule_stop == config_->last()) return LabelRequest{chance, 0.0, rounds};
+    const double explored = explore_rate(*config_, rounds);
     return LabelRequest{explored + (1.0 - explored) * chance, explored, rounds};
 }
 
 void Labels::expect(const LabelRequest& request, const Observation& round,
                     const std::vector<double>& row) {
-    WaitingLabel label{request, round.stop + 1, round.rule_stop, false, row, {}};
-    label.differ.assign(plan_->n_pairs(), 0);
+    PendingLabel label{request, round.stop + 1, round.rule_stop, false, row, {}};
+    label.differ.assign(config_->n_pairs(), 0);
     for (std::size_t j = 1; j <= round.stop; ++j) {
         for (std::size_t i = 0; i < j; ++i) {
-            const std::size_t k = plan_->pair(i, j);
+            const std::size_t k = config_->pair(i, j);
             label.differ[k] = round.answers[k] != 0;
         }
     }
     requests_.add(std::move(label),
-                  [&](const WaitingLabel& missing) { gains_.add_missing(missing); });
+                  [&](const PendingLabel& missing) { gains_.add_missing(missing); });
     gains_.refit();
 }
 
@@ -58,7 +58,7 @@ void Labels::learn(const double* row, const Label& label) {
     if (label.request) {
         const auto answered =
             requests_.take(label.request->round,
-                           [&](const WaitingLabel& missing) { gains_.add_missing(missing); });
+                           [&](const PendingLabel& missing) { gains_.add_missing(missing); });
         if (answered && answered->missing) gains_.remove_missing(*answered);
     }
     gains_.learn(row, label.n, label.right, label.differ);
@@ -67,14 +67,14 @@ void Labels::learn(const double* row, const Label& label) {
     if (label.request) trial_.learn(*label.request, label.n, label.rule_stop, label.right);
 }
 
-void Labels::archive(Archive& with, std::int64_t rounds) {
-    for (std::int64_t* n : {&learned_, &asked_, &disagreed_}) {
-        with.count(*n, kMostCounted, "its number of labels");
+void Labels::serialize(Archive& archive, std::int64_t rounds) {
+    for (std::int64_t* n : {&learned_, &requested_, &disagreed_}) {
+        archive.count(*n, kMaxCount, "number of labels");
     }
-    trial_.archive(with);
-    gains_.archive(with);
-    requests_.archive(with, plan_->n_arms, plan_->width, rounds, kLargest);
-    with.check(gains_.hold(requests_), "its number of missing labels");
+    trial_.serialize(archive);
+    gains_.serialize(archive);
+    requests_.serialize(archive, config_->n_arms, config_->width, rounds, kMaxFeature);
+    archive.check(gains_.hold(requests_), "number of missing labels");
 }
 
 }  // namespace stopwise

@@ -7,43 +7,43 @@
 namespace stopwise {
 
 State::State(const Options& options, FeatureMaps maps)
-    : maps_(std::move(maps)), plan_(std::make_shared<const Plan>(options, maps_)),
-      estimates_(plan_), drawn_answers_(plan_), labels_(plan_), workspace_(*plan_),
-      row_(plan_->width) {}
+    : maps_(std::move(maps)), config_(std::make_shared<const Config>(options, maps_)),
+      estimates_(config_), drawn_answers_(config_), labels_(config_), workspace_(*config_),
+      row_(config_->width) {}
 
 bool State::forced() const {
-    if (!plan_->forced_rounds) return !estimates_.explored();
-    return estimates_.rounds() < *plan_->forced_rounds;
+    if (!config_->forced_rounds) return !estimates_.explored();
+    return estimates_.rounds() < *config_->forced_rounds;
 }
 
 bool State::explores(std::int64_t number) const {
-    return stopwise::explores(*plan_, number, estimates_.rounds());
+    return stopwise::explores(*config_, number, estimates_.rounds());
 }
 
 std::vector<double> State::noise(std::int64_t number) const {
-    if (!plan_->rule->draws()) return {};
-    Random random = stream_of(plan_->seed, number, kNoise);
-    std::vector<double> normals(plan_->n_pairs());
+    if (!config_->rule->uses_noise()) return {};
+    Random random = stream_of(config_->seed, number, kNoise);
+    std::vector<double> normals(config_->n_pairs());
     for (double& normal : normals) normal = random.normal();
     return normals;
 }
 
-At State::at(const double* row, std::vector<double> noise) {
-    return {estimates_, estimates_.models(), false, labels_.gains(), *plan_,
+ContextValues State::values_of(const double* row, std::vector<double> noise) {
+    return {estimates_, estimates_.models(), false, labels_.gains(), *config_,
             workspace_, row,                 std::move(noise)};
 }
 
-const double* State::row_of(const Known& known) {
-    maps_.fill(known, row_.data());
+const double* State::row_of(const PartialContext& partial) {
+    maps_.fill(partial, row_.data());
     return row_.data();
 }
 
 std::size_t State::rule_stop(const double* row, std::int64_t number, Trace& trace) {
     trace.revision = revision();
-    trace.comparisons.assign(plan_->n_pairs(), std::nullopt);
+    trace.comparisons.assign(config_->n_pairs(), std::nullopt);
     if (forced()) {
         trace.reason = Reason::forced;
-        return plan_->last();
+        return config_->last();
     }
     if (const auto fixed = labels_.fixed_depth()) {
         trace.reason = Reason::fixed_by_labels;
@@ -51,8 +51,8 @@ std::size_t State::rule_stop(const double* row, std::int64_t number, Trace& trac
     }
     trace.reason = Reason::rule;
     estimates_.advance();
-    At at = this->at(row, noise(number));
-    return StoppingTest(*plan_, at, workspace_, trace.comparisons).stop();
+    ContextValues values = values_of(row, noise(number));
+    return StoppingTest(*config_, values, workspace_, trace.comparisons).stop();
 }
 
 bool State::should_stop(const double* row, std::size_t arm, std::int64_t number, Trace& trace) {
@@ -63,9 +63,9 @@ bool State::should_stop(const double* row, std::size_t arm, std::int64_t number,
         return arm >= *fixed;
     }
     estimates_.advance();
-    At at = this->at(row, noise(number));
+    ContextValues values = values_of(row, noise(number));
     Comparisons comparisons;
-    const bool stops = StoppingTest(*plan_, at, workspace_, comparisons).passes(arm);
+    const bool stops = StoppingTest(*config_, values, workspace_, comparisons).passes(arm);
     for (std::size_t k = 0; k < comparisons.size(); ++k) {
         if (comparisons[k]) trace.comparisons[k] = comparisons[k];
     }
@@ -77,10 +77,10 @@ bool State::exact_evidence(std::size_t stop, Trace& trace) {
     std::vector<Model> models = estimates_.models();
     Effort effort;
     if (!estimates_.solve(models, effort)) return false;
-    Workspace workspace(*plan_);
-    At at(estimates_, models, true, labels_.gains(), *plan_, workspace, trace.row.data(),
+    Workspace workspace(*config_);
+    ContextValues values(estimates_, models, true, labels_.gains(), *config_, workspace, trace.row.data(),
           noise(trace.number));
-    StoppingTest(*plan_, at, workspace, trace.comparisons).compare_up_to(stop);
+    StoppingTest(*config_, values, workspace, trace.comparisons).compare_up_to(stop);
     return true;
 }
 
@@ -89,12 +89,12 @@ std::optional<LabelRequest> State::observe(const double* row, const Observation&
     const std::int64_t rounds = estimates_.rounds();
     const unsigned char* answers = round.answers;
     if (drawn_answers_.needed()) {
-        At at = this->at(row);
-        drawn_answers_.correct(at, round);
-        answers = drawn_answers_.complete(at, round, rounds);
+        ContextValues values = values_of(row);
+        drawn_answers_.correct(values, round);
+        answers = drawn_answers_.complete(values, round, rounds);
     }
     estimates_.learn(row, round.stop, answers);
-    const auto request = labels_.ask(round, rounds);
+    const auto request = labels_.request(round, rounds);
     if (request) labels_.expect(*request, round, estimates_.stored_row(row, round.stop));
     estimates_.count_round();
     return request;
@@ -106,11 +106,11 @@ std::size_t State::nbytes() const {
     return sizeof(State) + estimates_.nbytes() + labels_.nbytes();
 }
 
-void State::archive(Archive& with) {
-    workspace_.archive(with);
-    estimates_.archive(with);
-    drawn_answers_.archive(with);
-    labels_.archive(with, estimates_.rounds());
+void State::serialize(Archive& archive) {
+    workspace_.serialize(archive);
+    estimates_.serialize(archive);
+    drawn_answers_.serialize(archive);
+    labels_.serialize(archive, estimates_.rounds());
 }
 
 Learner::Learner(Options options, FeatureMaps maps)
@@ -121,12 +121,12 @@ Learner::Learner(Options options, FeatureMaps maps)
 }
 
 std::int64_t Learner::next_number() {
-    return options_.explore > 0.0 || options_.rule->draws() ? decisions_++ : 0;
+    return options_.explore > 0.0 || options_.rule->uses_noise() ? decisions_++ : 0;
 }
 
-std::optional<Refusal> Learner::decide(const Known& known, Trace& trace) {
+std::optional<InvalidCoordinate> Learner::decide(const PartialContext& partial, Trace& trace) {
     trace.row.resize(maps().width());
-    if (const auto refused = maps().fill(known, trace.row.data())) return refused;
+    if (const auto invalid = maps().fill(partial, trace.row.data())) return invalid;
     trace.number = next_number();
     trace.rule_stop = state_.rule_stop(trace.row.data(), trace.number, trace);
     trace.explored = state_.explores(trace.number);
@@ -134,10 +134,10 @@ std::optional<Refusal> Learner::decide(const Known& known, Trace& trace) {
     return std::nullopt;
 }
 
-std::size_t Learner::rule_stop(const Known& known) {
+std::size_t Learner::rule_stop(const PartialContext& partial) {
     row_.resize(maps().width());
-    maps().fill(known, row_.data());
-    return state_.rule_stop(row_.data(), options_.rule->draws() ? next_number() : 0, trace_);
+    maps().fill(partial, row_.data());
+    return state_.rule_stop(row_.data(), options_.rule->uses_noise() ? next_number() : 0, trace_);
 }
 
 void Learner::begin(Trace& trace) {
@@ -149,29 +149,29 @@ void Learner::begin(Trace& trace) {
     trace.comparisons.assign(options_.n_pairs(), std::nullopt);
 }
 
-bool Learner::should_stop(const Known& known, std::size_t arm, Trace& trace) {
+bool Learner::should_stop(const PartialContext& partial, std::size_t arm, Trace& trace) {
     trace.row.resize(maps().width());
-    maps().fill(known, trace.row.data());
+    maps().fill(partial, trace.row.data());
     return state_.should_stop(trace.row.data(), arm, trace.number, trace);
 }
 
-std::optional<Learned> Learner::observe(const Known& known, const Observation& round) {
+std::optional<Learned> Learner::observe(const PartialContext& partial, const Observation& round) {
     row_.resize(maps().width());
-    const Known revealed{known.context, round.stop + 1, known.differ};
+    const PartialContext revealed{partial.context, round.stop + 1, partial.differ};
     if (maps().fill(revealed, row_.data())) return std::nullopt;
     return learn(row_.data(), revealed, round);
 }
 
-Learned Learner::observe_decided(const Known& known, const Trace& trace, const Observation& round) {
-    if (maps().revealed()) return observe(known, round).value();
-    return learn(trace.row.data(), known, round);
+Learned Learner::observe_decided(const PartialContext& partial, const Trace& trace, const Observation& round) {
+    if (maps().revealed()) return observe(partial, round).value();
+    return learn(trace.row.data(), partial, round);
 }
 
-Learned Learner::learn(const double* row, const Known& known, const Observation& round) {
+Learned Learner::learn(const double* row, const PartialContext& partial, const Observation& round) {
     Learned learned;
     learned.request = state_.observe(row, round);
     if (first_) {
-        first_->add(known, maps().known_after(round.stop + 1), round);
+        first_->add(partial, maps().dim_after(round.stop + 1), round);
         if (first_->due()) fit();
     } else if (drift_) {
         learned.changes = drift_->add(row, round, state_.estimates());
@@ -179,12 +179,12 @@ Learned Learner::learn(const double* row, const Known& known, const Observation&
     return learned;
 }
 
-bool Learner::label(const Known& known, const Label& label) {
+bool Learner::label(const PartialContext& partial, const Label& label) {
     row_.resize(maps().width());
-    const Known revealed{known.context, label.n, known.differ};
+    const PartialContext revealed{partial.context, label.n, partial.differ};
     if (maps().fill(revealed, row_.data())) return false;
     state_.label(row_.data(), label);
-    if (first_) first_->add(revealed, maps().known_after(label.n), label);
+    if (first_) first_->add(revealed, maps().dim_after(label.n), label);
     return true;
 }
 
@@ -194,12 +194,12 @@ void Learner::fit() {
     state_ = std::move(fitted);
     ++fits_;
     if (first_->full()) first_.reset();
-    if (drift_) drift_.emplace(state_.plan());  // which begins after the last fit
+    if (drift_) drift_.emplace(state_.config());  // which begins after the last fit
 }
 
 void Learner::watch() {
-    if (options_.rule->of_arms()) throw std::invalid_argument("a rule of arms has no pairs to watch");
-    if (!drift_) drift_.emplace(state_.plan());
+    if (options_.rule->per_arm()) throw std::invalid_argument("a rule with a question per arm has no pairs to watch");
+    if (!drift_) drift_.emplace(state_.config());
 }
 
 std::vector<double> Learner::theta(std::size_t question) {
@@ -219,38 +219,38 @@ std::size_t Learner::nbytes() const {
 
 std::vector<unsigned char> Learner::save() {
     Archive to;
-    archive(to);
+    serialize(to);
     return std::move(to.bytes);
 }
 
 void Learner::restore(const unsigned char* bytes, std::size_t size) {
     Learner fresh(options_, maps());  // so that nothing changes if the bytes are bad
     Archive from(bytes, size);
-    fresh.archive(from);
+    fresh.serialize(from);
     from.end();
     fresh.fits_ = fits_ + 1;
     if (drift_) fresh.watch();  // it goes on watching
     *this = std::move(fresh);
 }
 
-void Learner::archive(Archive& with) {
-    with.count(decisions_, kMostCounted, "its number of decisions");
+void Learner::serialize(Archive& archive) {
+    archive.count(decisions_, kMaxCount, "number of decisions");
     FeatureMaps fitted = maps();
-    fitted.archive(with);
-    if (with.reading()) state_ = State(options_, std::move(fitted));
-    state_.archive(with);
+    fitted.serialize(archive);
+    if (archive.reading()) state_ = State(options_, std::move(fitted));
+    state_.serialize(archive);
     if (maps().self_scaling()) {
         bool first = first_.has_value();
-        with.count(first, 1, "whether its features are fitted");
+        archive.count(first, 1, "fitted features flag");
         const auto last_fit = static_cast<std::int64_t>(FirstRounds::kLastFit);
-        with.check(first == (rounds() < last_fit), "its number of first rounds");
+        archive.check(first == (rounds() < last_fit), "number of first rounds");
         if (!first) first_.reset();
-        if (first_) first_->archive(with, rounds());
+        if (first_) first_->serialize(archive, rounds());
     }
     bool watching = drift_.has_value();
-    with.count(watching, options_.rule->of_arms() ? 0 : 1, "whether it watches");
-    if (with.reading() && watching) watch();
-    if (drift_) drift_->archive(with, rounds());
+    archive.count(watching, options_.rule->per_arm() ? 0 : 1, "drift flag");
+    if (archive.reading() && watching) watch();
+    if (drift_) drift_->serialize(archive, rounds());
 }
 
 }  // namespace stopwise

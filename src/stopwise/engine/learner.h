@@ -31,8 +31,8 @@ public:
     std::optional<LabelRequest> observe(const double* row, const Observation& round);
     void label(const double* row, const Label& label);
     // The same by what was known, which the maps do not refuse.
-    void observe(const Known& known, const Observation& round) { observe(row_of(known), round); }
-    void label(const Known& known, const Label& label) { this->label(row_of(known), label); }
+    void observe(const PartialContext& partial, const Observation& round) { observe(row_of(partial), round); }
+    void label(const PartialContext& partial, const Label& label) { this->label(row_of(partial), label); }
 
     // Compare arms up to ``stop`` again, with exact estimates; false if one does not settle. Looks
     // only: models are solved in copies.
@@ -41,21 +41,21 @@ public:
     // Rounds and labels learned.
     std::int64_t revision() const { return estimates_.rounds() + labels_.learned(); }
     const FeatureMaps& maps() const { return maps_; }
-    const Plan& plan() const { return *plan_; }
+    const Config& config() const { return *config_; }
     Estimates& estimates() { return estimates_; }
     const Estimates& estimates() const { return estimates_; }
     const Labels& labels() const { return labels_; }
     std::size_t nbytes() const;
-    void archive(Archive& with);
+    void serialize(Archive& archive);
 
 private:
-    At at(const double* row, std::vector<double> noise = {});
+    ContextValues values_of(const double* row, std::vector<double> noise = {});
     // A standard normal draw for each pair; empty if the rule draws nothing.
     std::vector<double> noise(std::int64_t number) const;
-    const double* row_of(const Known& known);
+    const double* row_of(const PartialContext& partial);
 
     FeatureMaps maps_;
-    std::shared_ptr<const Plan> plan_;
+    std::shared_ptr<const Config> config_;
     Estimates estimates_;
     DrawnAnswers drawn_answers_;
     Labels labels_;
@@ -75,28 +75,28 @@ public:
 
     // Decide where a round with this context stops, and fill the trace. Learns nothing. Returns the
     // reason if the context is invalid; then nothing changes.
-    std::optional<Refusal> decide(const Known& known, Trace& trace);
+    std::optional<InvalidCoordinate> decide(const PartialContext& partial, Trace& trace);
     // Where the rule stops, and no more. The maps must not refuse what is known.
-    std::size_t rule_stop(const Known& known);
+    std::size_t rule_stop(const PartialContext& partial);
 
     // A round that is decided arm by arm: begin it, then ask at each arm whether to stop there.
     void begin(Trace& trace);
-    bool should_stop(const Known& known, std::size_t arm, Trace& trace);
+    bool should_stop(const PartialContext& partial, std::size_t arm, Trace& trace);
 
     // Whether the next decision goes to the last arm at random.
     bool explore() { return state_.explores(next_number()); }
 
     // Learn from a round, of which more may be known than its arms revealed. Returns nothing, and
     // changes nothing, if the context is invalid.
-    std::optional<Learned> observe(const Known& known, const Observation& round);
+    std::optional<Learned> observe(const PartialContext& partial, const Observation& round);
     // The same for the round just decided: its features are in the trace.
-    Learned observe_decided(const Known& known, const Trace& trace, const Observation& round);
+    Learned observe_decided(const PartialContext& partial, const Trace& trace, const Observation& round);
     // Learn from a label. Returns false if the context is invalid.
-    bool label(const Known& known, const Label& label);
+    bool label(const PartialContext& partial, const Label& label);
     // Watch for changes from now on.
     void watch();
 
-    std::optional<Refusal> refusal(const Known& known) const { return maps().refusal(known); }
+    std::optional<InvalidCoordinate> find_invalid(const PartialContext& partial) const { return maps().find_invalid(partial); }
     bool exact_evidence(std::size_t stop, Trace& trace) { return state_.exact_evidence(stop, trace); }
     // θ̂ of a question; empty if it does not settle. Looks only.
     std::vector<double> theta(std::size_t question);
@@ -115,12 +115,12 @@ public:
     void restore(const unsigned char* bytes, std::size_t size);
 
 private:
-    Learned learn(const double* row, const Known& known, const Observation& round);
+    Learned learn(const double* row, const PartialContext& partial, const Observation& round);
     // The number of the next decision. Counts only where a decision draws anything.
     std::int64_t next_number();
     // Fit the maps to the first rounds, and learn these again.
     void fit();
-    void archive(Archive& with);
+    void serialize(Archive& archive);
 
     Options options_;
     State state_;

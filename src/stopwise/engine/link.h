@@ -1,8 +1,7 @@
-// The logistic link μ(z) = 1/(1 + e⁻ᶻ) and its relatives, accurate at any finite argument.
+// The logistic link μ(z) = 1/(1 + e⁻ᶻ) and related functions, accurate for all finite arguments.
 //
-// The engine has its own exp, log and log1p, so that no C library is involved and the same
-// arguments give the same bits on every machine. Each is accurate to about one unit in the last
-// place (tests/unit/engine/test_link.py compares them with the standard library).
+// The engine has its own exp, log and log1p, because those of C libraries differ in the last bit.
+// Each is accurate to about one unit in the last place (tests/unit/engine/test_link.py).
 #pragma once
 
 #include <limits>
@@ -24,16 +23,15 @@ double sigmoid(double z);
 // "gap > μ(z)" and "logit(gap) > z" are the same test for every finite z.
 double logit(double p);
 
-// Constants of e^x = 2^k·e^r with r = x − k·ln 2 and |r| ≤ ln(2)/2, where e^r is its Taylor series:
-// the sum to r¹³/13! leaves less than 5e-18 of e^r. For `exp` and the one of lanes.h, which works on
-// several numbers at once.
+// Constants of e^x = 2^k·e^r with r = x − k·ln 2 and |r| ≤ ln(2)/2. The Taylor series of e^r up to
+// r¹³/13! has a relative error below 5e-18. Used by `exp` and by the vectorised version in simd.h.
 namespace exponential {
 
 inline constexpr double kLog2E = 1.4426950408889634074;
-// ln 2 in two parts; the first has 32 zero bits at its end, so that k times it is exact.
+// ln 2 in two parts; the first ends in 32 zero bits, so that its product with k is exact.
 inline constexpr double kLn2High = 6.93147180369123816490e-01;
 inline constexpr double kLn2Low = 1.90821492927058770002e-10;
-// Adding 1.5·2⁵² rounds to an integer and leaves it in the low bits.
+// Adding 1.5·2⁵² rounds to an integer, which is then in the low bits.
 inline constexpr double kRound = 6755399441055744.0;
 inline constexpr double kLeast = -708.0;  // e^x is a normal number down to here
 // 1/k! for k = 2 … 13

@@ -56,8 +56,8 @@ double Model::decrement() const {
 // it lacks, and what it may still have of rows that the history has dropped since it was computed.
 double Model::hessian_shift() const {
     if (rate_ == 0.0) return shift_;
-    const bool none = rate_ * now_ < -log(kForgotten);
-    const double dropped = none ? 0.0 : kForgotten * std::min(now_ - visited_, 1.0 + 1.0 / rate_);
+    const bool none = rate_ * now_ < -log(kDropWeight);
+    const double dropped = none ? 0.0 : kDropWeight * std::min(now_ - visited_, 1.0 + 1.0 / rate_);
     return shift_ + old_.shift() - log(prior_[oldest_]) + 0.25 * dropped / ridge_;
 }
 
@@ -298,7 +298,7 @@ bool Model::solve(const Source& source, bool fresh_hessian, Effort& effort) {
             if (near && error <= kStalled && error > 0.5 * best) return true;
             best = error;
         }
-        refine(source, fresh_hessian || attempt % 8 == 7, attempt >= kPatience, effort);
+        refine(source, fresh_hessian || attempt % 8 == 7, attempt >= kCautiousAfter, effort);
     }
     return false;
 }
@@ -315,31 +315,31 @@ std::size_t Model::nbytes() const {
     return hessian_.nbytes() + old_.nbytes() + numbers * sizeof(double) + sizeof(Model);
 }
 
-void Model::archive(Archive& with, double count, double longest, bool summarised) {
-    with.count(anchored_, 1, "whether a model is anchored");
+void Model::serialize(Archive& archive, double count, double longest, bool summarised) {
+    archive.count(anchored_, 1, "anchored flag");
     const double least = rate_ > 0.0 ? 0.0 : count;
     if (rate_ > 0.0) count = 1.0 + 1.0 / rate_;  // as they count, also those that were dropped
-    with.between(&count_, 1, least, count, "a number of observations");
+    archive.between(&count_, 1, least, count, "number of observations");
     if (rate_ > 0.0) {
-        with.between(&now_, 1, 0.0, static_cast<double>(kMostCounted), "a number of rounds");
-        with.between(&visited_, 1, 0.0, now_, "a number of rounds");
-        with.between(prior_.data(), d_, anchored_ ? kFaded : 0.0, 1.0, "a share of the prior");
-        with.count(oldest_, static_cast<std::int64_t>(d_) - 1, "a coordinate");
+        archive.between(&now_, 1, 0.0, static_cast<double>(kMaxCount), "number of rounds");
+        archive.between(&visited_, 1, 0.0, now_, "number of rounds");
+        archive.between(prior_.data(), d_, anchored_ ? kFaded : 0.0, 1.0, "share of the prior");
+        archive.count(oldest_, static_cast<std::int64_t>(d_) - 1, "coordinate");
     }
-    if (summarised) summary_.archive(with, d_, stride_);
+    if (summarised) summary_.serialize(archive, d_, stride_);
     if (!anchored_) return;
-    if (rate_ > 0.0) old_.archive(with, ridge_ * kFaded, ridge_ + longest * count);
+    if (rate_ > 0.0) old_.serialize(archive, ridge_ * kFaded, ridge_ + longest * count);
     for (Numbers* values : {&theta_g_, &theta_h_, &gradient_, &step_}) {
-        with.between(values->data(), d_, -1e100, 1e100, "an estimate");
+        archive.between(values->data(), d_, -1e100, 1e100, "estimate");
     }
-    hessian_.archive(with, ridge(), ridge_ + longest * count);
-    with.count(since_, kMostCounted, "a number of rows");
-    with.between(&reach_, 1, 0.0, 2.0 * std::sqrt(longest / ridge_), "a reach");
+    hessian_.serialize(archive, ridge(), ridge_ + longest * count);
+    archive.count(since_, kMaxCount, "number of rows");
+    archive.between(&reach_, 1, 0.0, 2.0 * std::sqrt(longest / ridge_), "reach");
     for (double* x : {&reach_age_, &measured_at_, &shift_, &lightest_, &trace_}) {
-        with.between(x, 1, 0.0, 1e100, "a number of a model");
+        archive.between(x, 1, 0.0, 1e100, "model state");
     }
-    with.check(lightest_ > 0.0 && lightest_ <= 0.25, "a weight");
-    if (with.reading()) update_slack();
+    archive.check(lightest_ > 0.0 && lightest_ <= 0.25, "weight");
+    if (archive.reading()) update_slack();
 }
 
 }  // namespace stopwise

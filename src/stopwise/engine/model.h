@@ -24,7 +24,7 @@
 namespace stopwise {
 
 inline constexpr int kMaxRefinements = 500;  // a damped Newton run needs tens
-inline constexpr int kPatience = 8;  // refinements in a row after which only sure steps are taken
+inline constexpr int kCautiousAfter = 8;  // refinements in a row after which only sure steps are taken
 
 class Model {
 public:
@@ -80,7 +80,7 @@ public:
     std::size_t nbytes() const;
     // Save or restore; its history has ``count`` observations, none of a squared norm above
     // ``longest``, and some were dropped if ``summarised``.
-    void archive(Archive& with, double count, double longest, bool summarised);
+    void serialize(Archive& archive, double count, double longest, bool summarised);
 
 private:
     bool fade(double now);

@@ -33,9 +33,9 @@ void OldRows::judge(Part& part, const Numbers& point, double now) const {
     const double grown = u < 1.0 ? 3.0 * u / (6.0 - 2.0 * u) : exp(u);
     part.error = away > 0.0 ? std::sqrt(part.share) * away * grown : 0.0;  // not 0·∞
     part.shift = part.share > 0.0 ? part.share * growth(u) : 0.0;
-    const double age = log(kForgotten) / rate_;  // negative
+    const double age = log(kDropWeight) / rate_;  // negative
     const double dropped = now + age - std::max(part.since, part.read + age);
-    if (dropped > 0.0) part.shift += 0.25 * kForgotten * dropped / ridge_;
+    if (dropped > 0.0) part.shift += 0.25 * kDropWeight * dropped / ridge_;
 }
 
 bool OldRows::review(const Numbers& point, double now, double decrement, double shift) {
@@ -65,7 +65,7 @@ bool OldRows::review(const Numbers& point, double now, double decrement, double 
 double OldRows::read(const Source& source, const Numbers& point, const Numbers& before,
                      Effort& effort) {
     const double half_life = kLn2 / rate_, old = source.now - kOldAge * half_life;
-    const double oldest = source.now - 1.0 + log(kForgotten) / rate_;
+    const double oldest = source.now - 1.0 + log(kDropWeight) / rate_;
     while (!parts_.empty() && parts_.front().until <= oldest) parts_.erase(parts_.begin());
     if (half_life >= kLongHalfLife * static_cast<double>(d_)) {
         double since = std::max({until(), oldest, 0.0});
@@ -121,7 +121,7 @@ void OldRows::stand_at(const Numbers& point, double now) {
         error_ += part.error;
         shift_ += part.shift;
     }
-    shift_ = shift_ < 1.0 ? shift_ / (1.0 - shift_) : kEver;  // ≥ ln(1 + shift) and −ln(1 − shift)
+    shift_ = shift_ < 1.0 ? shift_ / (1.0 - shift_) : kInfinity;  // ≥ ln(1 + shift) and −ln(1 − shift)
 }
 
 // If H_ref ≼ c·H, norms are at most √c times those with H_ref.
@@ -143,25 +143,25 @@ std::size_t OldRows::nbytes() const {
     return n;
 }
 
-void OldRows::archive(Archive& with, double least, double most) {
+void OldRows::serialize(Archive& archive, double least, double most) {
     std::size_t n = parts_.size();
-    with.count(n, with.reading() ? with.room(sizeof(double)) : kMostCounted, "old rows");
-    const auto rounds = static_cast<double>(kMostCounted);
+    archive.count(n, archive.reading() ? archive.room(sizeof(double)) : kMaxCount, "old rows");
+    const auto rounds = static_cast<double>(kMaxCount);
     double until = 0.0;
     for (std::size_t k = 0; k < n; ++k) {
-        if (with.reading()) parts_.emplace_back(d_, ridge_, 0.0, 0.0).marked = false;
+        if (archive.reading()) parts_.emplace_back(d_, ridge_, 0.0, 0.0).marked = false;
         Part& part = parts_[k];
-        with.between(&part.since, 1, until, rounds, "old rounds");
-        with.between(&part.until, 1, part.since, rounds, "old rounds");
+        archive.between(&part.since, 1, until, rounds, "old rounds");
+        archive.between(&part.until, 1, part.since, rounds, "old rounds");
         until = part.until;
-        with.between(&part.read, 1, until, rounds, "a number of rounds");
-        with.between(&part.now, 1, part.read, rounds, "a number of rounds");
-        part.sum.archive(with, d_, padded(d_));
-        with.between(&part.share, 1, 0.0, 1.0, "a share");
-        part.hessian.archive(with, least, most);
-        with.between(&part.reach, 1, 0.0, 1e100, "a reach");
+        archive.between(&part.read, 1, until, rounds, "number of rounds");
+        archive.between(&part.now, 1, part.read, rounds, "number of rounds");
+        part.sum.serialize(archive, d_, padded(d_));
+        archive.between(&part.share, 1, 0.0, 1.0, "share");
+        part.hessian.serialize(archive, least, most);
+        archive.between(&part.reach, 1, 0.0, 1e100, "reach");
     }
-    for (double* x : {&error_, &shift_}) with.between(x, 1, 0.0, kEver, "an error");
+    for (double* x : {&error_, &shift_}) archive.between(x, 1, 0.0, kInfinity, "error");
 }
 
 }  // namespace stopwise

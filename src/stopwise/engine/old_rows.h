@@ -12,7 +12,7 @@ public:
     OldRows(std::size_t d, double ridge, double rate);
 
     // They are those of rounds before this one; −∞ if there are none.
-    double until() const { return parts_.empty() ? -kEver : parts_.back().until; }
+    double until() const { return parts_.empty() ? -kInfinity : parts_.back().until; }
 
     // Before a pass at ``point`` that leaves about this decrement and shift: mark the parts that must
     // be read again. Returns whether there are any.
@@ -38,7 +38,7 @@ public:
     double reach(const Factor& hessian) const;
 
     std::size_t nbytes() const;
-    void archive(Archive& with, double least, double most);
+    void serialize(Archive& archive, double least, double most);
 
 private:
     struct Part {

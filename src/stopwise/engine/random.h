@@ -1,5 +1,5 @@
-// Random numbers whose stream is the same on every machine: xoshiro256++ (Blackman and Vigna, 2019)
-// seeded by splitmix64, and what is drawn from it with the engine's own logarithm.
+// Portable random numbers: xoshiro256++ (Blackman and Vigna, 2019) seeded by splitmix64, with
+// distributions that use the engine's own logarithm, so that streams are equal on every machine.
 #pragma once
 
 #include <array>
@@ -24,11 +24,11 @@ private:
     std::array<std::uint64_t, 4> state_;
 };
 
-// What a round, or a decision, draws. Answers of arms that did not run have the indices 1 to 222
+// Stream indices of the draws of a round or decision. Drawn answers use 1 to 222
 // (drawn_answers.cpp).
 inline constexpr std::size_t kLabelRequest = 0, kNoise = 254, kExploring = 255;
 
-// The stream of one purpose (an index below 256) in one round: draws that need no state of their own.
+// The stream with an index below 256 in one round; it needs no stored state.
 inline Random stream_of(std::uint64_t seed, std::int64_t round, std::size_t index) {
     return Random(seed * 0xd6e8feb86659fd93ULL + static_cast<std::uint64_t>(round) * 256 + index);
 }

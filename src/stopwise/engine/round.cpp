@@ -14,12 +14,12 @@ std::vector<unsigned char> differing(const std::vector<unsigned>& codes, std::si
     return differ;
 }
 
-Round::Round(Learner& learner, std::vector<double> known) {
-    state_.known = std::move(known);
+Round::Round(Learner& learner, std::vector<double> context) {
+    state_.context = std::move(context);
     if (learner.maps().revealed()) {
         learner.begin(state_.trace);
     } else {
-        learner.decide({state_.known.data()}, state_.trace);
+        learner.decide({state_.context.data()}, state_.trace);
         state_.rule_stop = state_.trace.rule_stop;
     }
 }
@@ -36,27 +36,27 @@ bool Round::stops(Learner& learner) {
     const std::size_t arm = answered - 1;
     if (arm == learner.options().last()) return true;
     if (!learner.maps().revealed()) return arm >= state_.trace.stop;
-    if (!state_.rule_stop && state_.judged != arm) {
-        state_.judged = arm;
+    if (!state_.rule_stop && state_.evaluated != arm) {
+        state_.evaluated = arm;
         const std::vector<unsigned char> differ = differing(state_.codes, learner.options().n_arms);
-        const Known known{state_.known.data(), answered, differ.data()};
-        if (learner.should_stop(known, arm, state_.trace)) state_.rule_stop = arm;
+        const PartialContext partial{state_.context.data(), answered, differ.data()};
+        if (learner.should_stop(partial, arm, state_.trace)) state_.rule_stop = arm;
     }
-    return state_.rule_stop && !state_.trace.explored && !state_.told;
+    return state_.rule_stop && !state_.trace.explored && !state_.run_all;
 }
 
-std::optional<Refusal> Round::give(const Learner& learner, unsigned code,
+std::optional<InvalidCoordinate> Round::give(const Learner& learner, unsigned code,
                                    const std::vector<double>& revealed) {
     const std::size_t arm = state_.codes.size();
     std::vector<unsigned> codes = state_.codes;
     codes.push_back(code);
     if (learner.maps().revealed() && arm < learner.options().last()) {
-        std::vector<double> known = state_.known;
-        known.insert(known.end(), revealed.begin(), revealed.end());
+        std::vector<double> context = state_.context;
+        context.insert(context.end(), revealed.begin(), revealed.end());
         const std::vector<unsigned char> differ = differing(codes, learner.options().n_arms);
-        const auto refused = learner.refusal({known.data(), arm + 1, differ.data()});
-        if (refused) return refused;
-        state_.known = std::move(known);
+        const auto invalid = learner.find_invalid({context.data(), arm + 1, differ.data()});
+        if (invalid) return invalid;
+        state_.context = std::move(context);
     }
     state_.codes = std::move(codes);
     return std::nullopt;
@@ -64,16 +64,16 @@ std::optional<Refusal> Round::give(const Learner& learner, unsigned code,
 
 std::size_t Round::rule_stop(const Learner& learner) const {
     if (state_.rule_stop) return *state_.rule_stop;
-    return std::min(state_.codes.size(), learner.options().last());  // it went on from the last answer
+    return std::min(state_.codes.size(), learner.options().last());  // it continued from the last answer
 }
 
 Learned Round::learn(Learner& learner) {
     const std::size_t stop = state_.codes.size() - 1;
-    // Labels are weighted by the chance of going on at random, and where it was told to, there was none.
-    const std::size_t ruled = state_.told ? stop : std::min(rule_stop(learner), stop);
+    // Labels are weighted by the exploration probability, and `run_all` is not random.
+    const std::size_t stop_of_rule = state_.run_all ? stop : std::min(rule_stop(learner), stop);
     const std::vector<unsigned char> differ = differing(state_.codes, learner.options().n_arms);
-    const Known known{state_.known.data(), stop + 1, differ.data()};
-    return learner.observe(known, {stop, ruled, differ.data(), true}).value();
+    const PartialContext partial{state_.context.data(), stop + 1, differ.data()};
+    return learner.observe(partial, {stop, stop_of_rule, differ.data(), true}).value();
 }
 
 }  // namespace stopwise

@@ -1,9 +1,9 @@
-// A round in progress: which arm to run next, or to stop.
+// A round in progress: which arm to run next, or whether to stop.
 //
-// Where the complete context is known from the start, the round is decided then. Where stages reveal
-// it, each arm i is judged by what is known there. Whether such a round goes on to the last arm at
-// random is drawn before anything is known, so that it depends on nothing; the rule is still asked at
-// every arm, to know where it would have stopped.
+// If the context is complete from the start, the round is decided at the start. If stages reveal it,
+// the rule is evaluated at each arm with the context available there. Whether such a round explores
+// is drawn at the start, so that it is independent of the context; the rule is still evaluated at
+// every arm, because the stop of the rule is recorded.
 #pragma once
 
 #include <optional>
@@ -13,36 +13,36 @@
 
 namespace stopwise {
 
-struct RoundState {  // all of a round, as plain values
-    std::vector<double> known;  // numbers of the context, or of a row of features
-    std::vector<unsigned> codes;  // of the outputs so far, equal where these are
-    std::optional<std::size_t> rule_stop;  // the first arm at which the rule would stop
-    std::optional<std::size_t> judged;     // the last arm at which the rule was asked
-    bool told = false;   // to run every arm: not by chance
+struct RoundState {  // the complete state of a round
+    std::vector<double> context;  // coordinates of the context, or a row of features
+    std::vector<unsigned> codes;  // of the outputs so far; equal codes mean equal outputs
+    std::optional<std::size_t> rule_stop;  // the first arm at which the rule stops
+    std::optional<std::size_t> evaluated;  // the last arm at which the rule was evaluated
+    bool run_all = false;  // on request, in contrast to exploration
     bool ended = false;
     Trace trace;
 };
 
 class Round {
 public:
-    // Start a round by what is known before the first arm, which the maps do not refuse.
-    Round(Learner& learner, std::vector<double> known);
+    // Start a round with its initial context, which must be valid.
+    Round(Learner& learner, std::vector<double> context);
     explicit Round(RoundState state) : state_(std::move(state)) {}
 
-    // The arm to run now, or none: stop here.
+    // The arm to run next; none to stop.
     std::optional<std::size_t> next(Learner& learner);
-    // Add the output of that arm, and the numbers it reveals. Returns the reason if these are invalid;
-    // then nothing changes.
-    std::optional<Refusal> give(const Learner& learner, unsigned code,
+    // Add the output of that arm and the numbers it reveals. If these are invalid, return the first
+    // invalid coordinate and change nothing.
+    std::optional<InvalidCoordinate> give(const Learner& learner, unsigned code,
                                 const std::vector<double>& revealed);
-    // Run every arm, whatever the rule says.
-    void run_all() { state_.told = true; }
-    // End here, or go on, as a record says, where `next` has just decided otherwise.
+    // Run every arm regardless of the rule.
+    void run_all() { state_.run_all = true; }
+    // Override the last result of `next`: stop or continue, as in a recorded round.
     void follow(bool ended) { state_.ended = ended; }
-    // Let the learner learn from the arms that answered, one at least.
+    // Learn from the arms that answered; there must be at least one.
     Learned learn(Learner& learner);
 
-    // Where the rule itself stops, as far as is known.
+    // The stop of the rule, or the current arm if the rule has not stopped yet.
     std::size_t rule_stop(const Learner& learner) const;
     const RoundState& state() const { return state_; }
 
@@ -52,7 +52,7 @@ private:
     RoundState state_;
 };
 
-// For each pair of ``n_arms`` whether the codes differ; 0 for arms without one.
+// Whether the codes differ, for each pair of ``n_arms``; 0 for arms without a code.
 std::vector<unsigned char> differing(const std::vector<unsigned>& codes, std::size_t n_arms);
 
 }  // namespace stopwise

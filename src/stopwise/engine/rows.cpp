@@ -28,10 +28,10 @@ void Sums::operator()(const History::Block& block, const double* x, std::size_t 
     rows += block.rows;
 }
 
-void Quadratic::begin(const Numbers& at, std::size_t d) {
-    theta = at;
-    gradient.assign(at.size(), 0.0);
-    hessian.assign(d * at.size(), 0.0);
+void Quadratic::begin(const Numbers& point, std::size_t d) {
+    theta = point;
+    gradient.assign(point.size(), 0.0);
+    hessian.assign(d * point.size(), 0.0);
     lightest = 0.25;
 }
 
@@ -40,16 +40,16 @@ void Quadratic::scale(double share) {
     for (double& entry : hessian) entry *= share;
 }
 
-double Quadratic::add_gradient(const Numbers& at, Numbers& sum) const {
+double Quadratic::add_gradient(const Numbers& point, Numbers& sum) const {
     const std::size_t stride = theta.size(), d = hessian.size() / stride;
     double square = 0.0;
     for (std::size_t c = 0; c < d; ++c) {
         const double* const column = hessian.data() + c * stride;
-        const double move = at[c] - theta[c];
+        const double move = point[c] - theta[c];
         sum[c] += gradient[c] + column[c] * move;
         square += column[c] * move * move;
         for (std::size_t r = c + 1; r < d; ++r) {  // the lower half, used twice
-            const double other = at[r] - theta[r];
+            const double other = point[r] - theta[r];
             sum[r] += column[r] * move;
             sum[c] += column[r] * other;
             square += 2.0 * column[r] * move * other;
@@ -67,12 +67,12 @@ std::vector<double> Quadratic::matrix() const {
     return a;
 }
 
-void Quadratic::archive(Archive& with, std::size_t d, std::size_t stride) {
-    if (with.reading()) begin(Numbers(stride, 0.0), d);
+void Quadratic::serialize(Archive& archive, std::size_t d, std::size_t stride) {
+    if (archive.reading()) begin(Numbers(stride, 0.0), d);
     for (Numbers* values : {&theta, &gradient, &hessian}) {
-        with.between(values->data(), values->size(), -1e100, 1e100, "a summary");
+        archive.between(values->data(), values->size(), -1e100, 1e100, "summary");
     }
-    with.between(&lightest, 1, 1e-308, 0.25, "a weight");
+    archive.between(&lightest, 1, 1e-308, 0.25, "weight");
 }
 
 }  // namespace stopwise

@@ -1,4 +1,4 @@
-// Where a model's rows are, and sums over them.
+// The rows of a model in the history, and sums over them.
 #pragma once
 
 #include "factor.h"
@@ -6,7 +6,7 @@
 
 namespace stopwise {
 
-// What exactness has cost so far.
+// Work done for exact decisions.
 struct Effort {
     std::int64_t passes = 0, hessians = 0, rows_visited = 0;
     std::int64_t settled = 0;  // decisions without a certificate (docs/certificate.md)
@@ -18,10 +18,10 @@ struct Source {
     const Scope& scope;
     double now;  // rounds learned
 
-    // Call ``visit(block, its features, its rows to visit)`` for every block, or for those of rounds
-    // from ``since`` to ``until``, or for those that `History::drop_old` will drop.
+    // Call ``visit(block, features, number of rows)`` for every block of rounds from ``since`` to
+    // ``until``, or for every block that `History::drop_old` will drop.
     template <class Visit>
-    void each_block(Visit&& visit, double since = -kEver, double until = kEver) const {
+    void each_block(Visit&& visit, double since = -kInfinity, double until = kInfinity) const {
         history.each_block(scope.from, with_features(visit), since, until);
     }
     template <class Visit>
@@ -29,7 +29,7 @@ struct Source {
         history.each_old_block(scope.from, with_features(visit));
     }
     // The largest φᵀA⁻¹φ of these rows.
-    double largest_square_norm(const Factor& a, double since = -kEver, double until = kEver) const;
+    double largest_square_norm(const Factor& a, double since = -kInfinity, double until = kInfinity) const;
 
 private:
     template <class Visit>
@@ -40,33 +40,33 @@ private:
     }
 };
 
-// The gradient, the Hessian and the least weight μ' of rows at a point, block by block.
+// Accumulates the gradient, the Hessian and the smallest weight μ' of rows at a point.
 struct Sums {
     const Source& source;
-    const Numbers &theta, &away;  // the point, and from where it was moved, as a difference
-    Numbers& gradient;            // to be added to
-    Numbers* hessian;             // likewise, its lower half by columns; or null
+    const Numbers &theta, &away;  // the point, and its difference to the previous point
+    Numbers& gradient;            // sum
+    Numbers* hessian;             // sum, the lower half by columns; or null
     double least = 0.25;
-    double moved = 0.0;  // the most that any logit moved
+    double moved = 0.0;  // largest change of a logit since the previous point
     std::size_t rows = 0;
 
     void operator()(const History::Block& block, const double* x, std::size_t n);
 };
 
-// What rows contribute to L, as a quadratic: their gradient and Hessian at a point.
+// Quadratic approximation of the contribution of rows to L: their gradient and Hessian at a point.
 struct Quadratic {
-    Numbers theta, gradient, hessian;  // the lower half, by columns; all empty if there are no rows
-    double lightest = 0.25;            // the least μ' at the point
+    Numbers theta, gradient, hessian;  // Hessian: lower half by columns; all empty without rows
+    double lightest = 0.25;            // smallest μ' at the point
 
     bool empty() const { return theta.empty(); }
-    // Become that of no rows, around a point of d numbers.
-    void begin(const Numbers& at, std::size_t d);
-    void scale(double share);  // by what rows have lost of their weight
+    // Reset to zero at a point of dimension d.
+    void begin(const Numbers& point, std::size_t d);
+    void scale(double share);  // multiply the weights of the rows
     // Add its gradient at a point to ``sum``; return ‖point − theta‖ in the norm of its Hessian.
-    double add_gradient(const Numbers& at, Numbers& sum) const;
+    double add_gradient(const Numbers& point, Numbers& sum) const;
     // Its Hessian, d by d.
     std::vector<double> matrix() const;
-    void archive(Archive& with, std::size_t d, std::size_t stride);
+    void serialize(Archive& archive, std::size_t d, std::size_t stride);
 };
 
 }  // namespace stopwise

@@ -3,30 +3,30 @@
 #include <algorithm>
 #include <cmath>
 
-#include "at.h"
+#include "context_values.h"
 
 namespace stopwise {
 
 namespace {
 
-// How much wider the posterior is taken at first, since an error of the first rounds would be kept,
-// and the rounds after which half of that is gone. Heuristics, by simulation: flat optima.
+// Initial widening of the posterior, because early errors may never be revisited, and the number of
+// rounds that halves it. Heuristics, tuned by simulation; the optimum is flat.
 constexpr double kEarly = 4.0, kEarlyRounds = 20.0;
 
-// The upper value of one question by the posterior, in logits.
-Upper posterior(At& at, std::size_t k) {
-    const double estimate = at.logit(k);
-    const double turn = at.hessian_turn(k);
+// The upper value of a question from the posterior, in logits.
+Upper posterior(ContextValues& values, std::size_t k) {
+    const double estimate = values.logit(k);
+    const double turn = values.hessian_turn(k);
     if (turn == kInfinity) return {estimate, estimate, -kInfinity, kInfinity};
-    const double above = at.noise(k) * at.radius(k) * at.hessian_norm(k);
+    const double above = values.noise(k) * values.radius(k) * values.hessian_norm(k);
     const double value = estimate + above;
-    const double error = at.error(k, 0.0) + std::fabs(above) * growth(0.5 * turn);
+    const double error = values.error(k, 0.0) + std::fabs(above) * growth(0.5 * turn);
     return {estimate, value, value - error, value + error};
 }
 
 }  // namespace
 
-std::size_t Rule::unsettled(At& at, std::size_t i, std::size_t j) const { return at.pair(i, j); }
+std::size_t Rule::question_to_refine(ContextValues& values, std::size_t i, std::size_t j) const { return values.pair(i, j); }
 
 double Ellipsoid::beta(double n, double n_features, double lam, double S) const {
     const double volume = 0.5 * n_features * log1p(n / (n_features * lam));
@@ -42,13 +42,13 @@ double UssPdRidge::radius(double observations, double, double n_features) const 
     return ellipsoid.beta(observations, n_features, lam_, S_);
 }
 
-Upper UssPd::upper(At& at, std::size_t i, std::size_t j, double threshold) const {
-    const std::size_t k = at.pair(i, j);
-    const double bonus = at.bonus(k);
-    const double estimate = at.logit(k);
+Upper UssPd::upper(ContextValues& values, std::size_t i, std::size_t j, double threshold) const {
+    const std::size_t k = values.pair(i, j);
+    const double bonus = values.bonus(k);
+    const double estimate = values.logit(k);
     const double value = estimate + bonus;
     if (bonus == kInfinity) return {estimate, value, value, value};
-    const double error = at.error(k, std::fabs(threshold - value));
+    const double error = values.error(k, std::fabs(threshold - value));
     return {estimate, value, value - error, value + error};
 }
 
@@ -56,34 +56,34 @@ double Laplace::radius(double, double rounds, double) const {
     return scale * (1.0 + kEarly / (1.0 + rounds / kEarlyRounds));
 }
 
-Upper Laplace::upper(At& at, std::size_t i, std::size_t j, double) const {
-    return posterior(at, at.pair(i, j));
+Upper Laplace::upper(ContextValues& values, std::size_t i, std::size_t j, double) const {
+    return posterior(values, values.pair(i, j));
 }
 
-Upper Anchor::upper(At& at, std::size_t i, std::size_t j, double) const {
-    const Upper first = posterior(at, at.pair(i, at.last_arm()));
-    Upper found{sigmoid(first.estimate), sigmoid(first.value), sigmoid(first.low),
+Upper Anchor::upper(ContextValues& values, std::size_t i, std::size_t j, double) const {
+    const Upper first = posterior(values, values.pair(i, values.last_arm()));
+    Upper difference{sigmoid(first.estimate), sigmoid(first.value), sigmoid(first.low),
                 sigmoid(first.high)};
-    if (j < at.last_arm()) {
-        const double second = at.logit(at.pair(i, j)), error = at.error(at.pair(i, j), 0.0);
-        found.estimate -= sigmoid(second);
-        found.value -= sigmoid(second);
-        found.low -= sigmoid(second + error);
-        found.high -= sigmoid(second - error);
+    if (j < values.last_arm()) {
+        const double second = values.logit(values.pair(i, j)), error = values.error(values.pair(i, j), 0.0);
+        difference.estimate -= sigmoid(second);
+        difference.value -= sigmoid(second);
+        difference.low -= sigmoid(second + error);
+        difference.high -= sigmoid(second - error);
     }
-    return found;
+    return difference;
 }
 
-std::size_t Anchor::unsettled(At& at, std::size_t i, std::size_t j) const {
-    const std::size_t first = at.pair(i, at.last_arm()), second = at.pair(i, j);
-    const Upper upper = posterior(at, first);
-    return upper.high - upper.low >= 2.0 * at.error(second, 0.0) ? first : second;
+std::size_t Anchor::question_to_refine(ContextValues& values, std::size_t i, std::size_t j) const {
+    const std::size_t first = values.pair(i, values.last_arm()), second = values.pair(i, j);
+    const Upper upper = posterior(values, first);
+    return upper.high - upper.low >= 2.0 * values.error(second, 0.0) ? first : second;
 }
 
-Upper Supervised::upper(At& at, std::size_t i, std::size_t j, double) const {
-    const double at_i = at.logit(i), at_j = at.logit(j);
-    const double up = at_i + at.bonus(i), down = at_j - at.bonus(j);
-    const double error_i = at.error(i, 0.0), error_j = at.error(j, 0.0);
+Upper Supervised::upper(ContextValues& values, std::size_t i, std::size_t j, double) const {
+    const double at_i = values.logit(i), at_j = values.logit(j);
+    const double up = at_i + values.bonus(i), down = at_j - values.bonus(j);
+    const double error_i = values.error(i, 0.0), error_j = values.error(j, 0.0);
     const double value = sigmoid(up) - sigmoid(down);
     double low = sigmoid(up - error_i) - sigmoid(down + error_j);
     double high = sigmoid(up + error_i) - sigmoid(down - error_j);
@@ -96,8 +96,8 @@ Upper Supervised::upper(At& at, std::size_t i, std::size_t j, double) const {
     return {sigmoid(at_i) - sigmoid(at_j), value, low, high};
 }
 
-std::size_t Supervised::unsettled(At& at, std::size_t i, std::size_t j) const {
-    return at.error(i, 0.0) >= at.error(j, 0.0) ? i : j;
+std::size_t Supervised::question_to_refine(ContextValues& values, std::size_t i, std::size_t j) const {
+    return values.error(i, 0.0) >= values.error(j, 0.0) ? i : j;
 }
 
 }  // namespace stopwise

@@ -1,4 +1,4 @@
-// How `Standard` features scale themselves to the contexts that a policy has seen.
+// Fits `Standard` features to contexts.
 #pragma once
 
 #include <cstddef>
@@ -6,14 +6,14 @@
 
 namespace stopwise {
 
-// Mean and standard deviation of each coordinate, without its extremes, and the coordinates that have
-// at most two values.
+// The mean and standard deviation of each coordinate after clipping its extremes, and the
+// coordinates with at most two values.
 struct Scaling {
     std::vector<double> center, scale;
     std::vector<std::size_t> two_valued;
 };
 
-// Fit to n contexts of ``dim`` finite numbers, one after another, n ≥ 1. The same bits as numpy's
+// Fit to n ≥ 1 contexts of ``dim`` finite coordinates, stored row by row. Bit-identical to numpy's
 // quantile, clip and cumsum.
 Scaling fit_scaling(const double* contexts, std::size_t n, std::size_t dim);
 

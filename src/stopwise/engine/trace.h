@@ -1,4 +1,4 @@
-// What a decision rested on.
+// Trace of a decision: its reason, comparisons and random draws.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ enum class Reason { rule, forced, fixed_by_labels };
 struct Trace {
     Reason reason = Reason::rule;
     std::size_t stop = 0, rule_stop = 0;
-    bool explored = false;  // whether the round goes to the last arm at random
-    std::int64_t number = 0;    // of the decision, from which its random draws follow
-    std::int64_t revision = 0;  // rounds and labels that were learned before
+    bool explored = false;      // whether exploration sends the round to the last arm
+    std::int64_t number = 0;    // index of the decision, which seeds its random draws
+    std::int64_t revision = 0;  // number of rounds and labels learned before
     std::vector<double> row;    // the features
     Comparisons comparisons;
 };

@@ -213,7 +213,7 @@ class PairwisePolicy(Policy):
             )
         context = np.zeros(features.context_dim)
         context[: len(known)] = known
-        refused = self._learner.refusal(context[None], differ[None], np.array([n]))
+        refused = self._learner.find_invalid(context[None], differ[None], np.array([n]))
         if refused is not None:
             features.raise_invalid(context, *refused[1:])
         return context
@@ -420,7 +420,7 @@ class PairwiseBatch(BatchEngine):
         if not features.native_maps.complete:
             return features.engine_inputs(record.contexts)
         contexts = features.contexts(record.contexts)
-        refused = self._learner.refusal(contexts, record.differ, record.answered)
+        refused = self._learner.find_invalid(contexts, record.differ, record.answered)
         if refused is not None:
             row, slot, coordinate, finite = refused
             features.raise_invalid(contexts[row], slot, coordinate, finite, row)

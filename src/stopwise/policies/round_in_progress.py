@@ -276,7 +276,7 @@ class EngineSteps:
     @property
     def context(self) -> tuple[float, ...]:
         """What is known now."""
-        return self._context if self._features.stages is None else tuple(self._steps.known)
+        return self._context if self._features.stages is None else tuple(self._steps.context)
 
     @property
     def rule_stop(self) -> int:
@@ -304,7 +304,7 @@ class EngineSteps:
             )
         refused = self._steps.give(code, given.tolist())
         if refused is not None:
-            self._features.raise_invalid(np.array([*self._steps.known, *given]), *refused)
+            self._features.raise_invalid(np.array([*self._steps.context, *given]), *refused)
 
     def run_all(self) -> None:
         """Run every arm, whatever the rule says."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 import stopwise as sw
-from stopwise.engine.parts import Regression, certificate
+from stopwise.engine.internals import Regression, certificate
 from tests.helpers.labels import label_of
 from tests.oracles.solve_every_round import hessian, ridge_mle
 

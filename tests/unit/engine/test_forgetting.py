@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stopwise.engine import parts
+from stopwise.engine import internals
 from tests.oracles.solve_every_round import weighted_mle
 
 
@@ -15,7 +15,7 @@ def test_the_bound_covers_the_weighted_estimate(d: int, half_life: float, ridge:
     x = random.uniform(-1, 1, (n, d)) / np.sqrt(d)
     x[random.random(n) < 0.3] = x[0]
     answers = random.random(n) < 0.3 + 0.3 * (np.arange(n) > n // 2)
-    model = parts.Regression(d, ridge, half_life)
+    model = internals.Regression(d, ridge, half_life)
     theta, bounds = np.zeros(d), []
     for t in range(n):
         model.learn(x[t], bool(answers[t]))
@@ -37,7 +37,7 @@ def test_the_bound_covers_the_weighted_estimate(d: int, half_life: float, ridge:
 
 def test_without_rows_that_matter_what_the_prior_lacks_is_in_the_bound() -> None:
     """All rows are zero, so the estimate is 0, wherever the anchor was."""
-    model = parts.Regression(8, 1.0, 4.0)
+    model = internals.Regression(8, 1.0, 4.0)
     model.learn(np.zeros(8), True)
     model.anchor_at(np.full(8, 5.0))
     for _ in range(3):
@@ -56,7 +56,7 @@ def test_the_bound_covers_the_estimate_where_quadratics_stand_for_old_rows(fresh
     turned = (np.arange(n) // 6000 % 2 == 1)[:, None]
     slope = np.where(turned, [[-1.0, 3.0, -2.0]], [[-2.0, -3.0, 1.0]])
     answers = random.random(n) < 1 / (1 + np.exp(-(x * slope).sum(axis=1)))
-    model = parts.Regression(d, ridge, half_life)
+    model = internals.Regression(d, ridge, half_life)
     theta, bounds = np.zeros(d), []
     for t in range(n):
         model.learn(x[t], bool(answers[t]))
@@ -93,7 +93,7 @@ def exact(x: list[float], answers: list[bool], half_life: float, ridge: float) -
 def test_the_bound_holds_where_recent_rows_do_not_see_the_direction_that_moved(seed: int) -> None:
     """All recent rows are zero, so that a pass over them measures no shift, though θ_g moved."""
     random = np.random.default_rng(seed)
-    model, x, answers = parts.Regression(1, 1.0, 400.0), list[float](), list[bool]()
+    model, x, answers = internals.Regression(1, 1.0, 400.0), list[float](), list[bool]()
 
     def learn(n: int, value: float, yes: list[bool]) -> None:
         for k in range(n):
@@ -115,7 +115,7 @@ def test_the_bound_holds_where_recent_rows_do_not_see_the_direction_that_moved(s
 
 
 def test_parts_without_rows_and_estimates_far_away_leave_no_nan() -> None:
-    model, x = parts.Regression(1, 1e-3, 3000.0), np.array([0.003])
+    model, x = internals.Regression(1, 1e-3, 3000.0), np.array([0.003])
     for rounds, phi, yes in ((11_968, x, True), (4800, 0 * x, True), (12_000, x, True)):
         for k in range(rounds):
             model.learn(phi, yes)

@@ -7,8 +7,8 @@ import pytest
 from scipy.special import expit
 from scipy.special import logit as scipy_logit
 
-from stopwise.engine import parts
-from stopwise.engine.parts import logit, sigmoid
+from stopwise.engine import internals
+from stopwise.engine.internals import logit, sigmoid
 
 LARGEST, SMALLEST = float(np.finfo(float).max), 5e-324
 SMALLEST_NORMAL = float(np.finfo(float).tiny)
@@ -50,24 +50,24 @@ ARGUMENTS: dict[str, list[float]] = {
 
 @pytest.mark.parametrize(("name", "units"), [("exp", 1.0), ("log", 1.0), ("log1p", 2.0)])
 def test_they_are_the_standard_librarys_to_the_last_places(name: str, units: float) -> None:
-    found, right = getattr(parts, name), getattr(math, name)
+    found, right = getattr(internals, name), getattr(math, name)
     off = max(abs(found(x) - right(x)) / math.ulp(right(x)) for x in ARGUMENTS[name])
     assert off <= units
 
 
 def test_the_limits() -> None:
     for x in (-math.inf, -LARGEST, -746.0):
-        assert parts.exp(x) == 0.0
+        assert internals.exp(x) == 0.0
     for x in (710.0, LARGEST, math.inf):
-        assert parts.exp(x) == math.inf
-    assert parts.log(1.0) == parts.log1p(0.0) == 0.0
-    assert parts.log(0.0) == parts.log(-0.0) == parts.log1p(-1.0) == -math.inf
-    assert parts.log(math.inf) == parts.log1p(math.inf) == math.inf
+        assert internals.exp(x) == math.inf
+    assert internals.log(1.0) == internals.log1p(0.0) == 0.0
+    assert internals.log(0.0) == internals.log(-0.0) == internals.log1p(-1.0) == -math.inf
+    assert internals.log(math.inf) == internals.log1p(math.inf) == math.inf
     for x in (-SMALLEST, -1.0, -math.inf):
-        assert math.isnan(parts.log(x))
-        assert math.isnan(parts.log1p(x - 1.0 - 1e-15))
+        assert math.isnan(internals.log(x))
+        assert math.isnan(internals.log1p(x - 1.0 - 1e-15))
     for name in ("exp", "log", "log1p", "sigmoid", "logit"):
-        assert math.isnan(getattr(parts, name)(math.nan))
+        assert math.isnan(getattr(internals, name)(math.nan))
 
 
 def test_sigmoid() -> None:

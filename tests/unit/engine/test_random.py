@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stopwise.engine.parts import Random
+from stopwise.engine.internals import Random
 
 N = 20_000
 FALSE_ALARM = 1e-6

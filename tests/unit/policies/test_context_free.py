@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import stopwise as sw
-from stopwise.engine import parts
+from stopwise.engine import internals
 from tests.helpers import archive
 
 THREE = sw.Cascade([0.05, 0.15, 0.2])
@@ -61,7 +61,7 @@ def test_uss_ucb_is_its_formula(a: float, n_arms: int) -> None:
 @pytest.mark.parametrize("n_arms", [2, 3, 6])
 def test_uss_ts_is_its_formula(n_arms: int) -> None:
     cascade, outputs = sw.Cascade([0.15] * n_arms), some_outputs(7, 500, n_arms)
-    random = parts.Random(8)
+    random = internals.Random(8)
     stops = by_counts(cascade, outputs, lambda _, n, d: random.beta(1 + d, 1 + n - d))
     assert_plays(sw.USSTS(cascade, seed=8), outputs, stops)
 
@@ -77,7 +77,7 @@ def test_uss_ucb_continues_at_a_tie() -> None:
 
 def test_every_decision_of_uss_ts_draws_all_pairs_wherever_it_stops() -> None:
     shallow, deep = (sw.USSTS(sw.Cascade(costs), seed=3) for costs in ([0.1, 1, 1], [0, 0, 0]))
-    random = parts.Random(3)
+    random = internals.Random(3)
     for _ in range(5):
         assert shallow.decide(0.0).stop == 0
         decision = deep.decide(0.0)

@@ -223,5 +223,5 @@ def test_a_resumed_round_whose_context_the_features_refuse_is_refused() -> None:
     current = wide.start([5.0, 0.0])
     current.next()
     current.give(1)
-    with pytest.raises(ValueError, match="refuse"):
+    with pytest.raises(ValueError, match="invalid for the features"):
         sw.USSPD(CASCADE, sw.Identity(), 2).resume(current.state())

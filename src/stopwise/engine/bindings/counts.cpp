@@ -8,12 +8,12 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
-#include "shared.h"
+#include "locked.h"
 
 namespace stopwise {
 namespace {
 
-using SharedCounts = Shared<PairCounts>;
+using SharedCounts = Locked<PairCounts>;
 
 // A number in [0, 1) for each of n rounds from ``first`` on.
 NumpyNumbers draws(std::uint64_t seed, std::int64_t first, std::size_t n) {
@@ -31,22 +31,22 @@ void bind_counts(nb::module_& m) {
         .def("__init__",
              [](SharedCounts* self, std::size_t n_arms, std::vector<double> gaps,
                 std::uint64_t seed) {
-                 require(n_arms >= 2 && gaps.size() == n_arms * n_arms, "gaps are (K, K)");
+                 require(n_arms >= 2 && gaps.size() == n_arms * n_arms, "gaps must have shape (K, K)");
                  new (self) SharedCounts(PairCounts(n_arms, std::move(gaps), seed));
              },
              "n_arms"_a, "gaps"_a, "seed"_a)
         .def("decide",
              [](SharedCounts& shared, std::optional<double> a) {
-                 std::vector<double> noted(2 * shared.value.n_pairs());
+                 std::vector<double> evidence(2 * shared.value.n_pairs());
                  const std::size_t stop =
-                     shared.short_call([&] { return shared.value.decide(a, noted.data()); });
+                     shared.short_call([&] { return shared.value.decide(a, evidence.data()); });
                  return std::make_pair(
-                     stop, nb::bytes(noted.data(), noted.size() * sizeof(double)));
+                     stop, nb::bytes(evidence.data(), evidence.size() * sizeof(double)));
              },
              "a"_a.none())
         .def("learn",
              [](SharedCounts& shared, std::size_t stop, const Vector<const unsigned char>& differ) {
-                 require(has_shape(differ, shared.value.n_pairs()), "one value per pair");
+                 require(has_shape(differ, shared.value.n_pairs()), "differ must have one value per pair");
                  shared.short_call([&] { shared.value.learn(stop, differ.data()); });
              },
              "stop"_a, "differ"_a)
@@ -55,11 +55,11 @@ void bind_counts(nb::module_& m) {
                 const Table<const unsigned char>& differ, const Vector<std::int64_t>& stops) {
                  PairCounts& counts = shared.value;
                  const std::size_t pairs = counts.n_pairs();
-                 require(has_shape(differ, stops.shape(0), pairs), "tables of other rounds");
-                 std::vector<double> noted(2 * pairs);
+                 require(has_shape(differ, stops.shape(0), pairs), "arrays must have one row per round");
+                 std::vector<double> evidence(2 * pairs);
                  shared.long_call([&] {
                      for (std::size_t t = 0; t < stops.shape(0); ++t) {
-                         const std::size_t stop = counts.decide(a, noted.data());
+                         const std::size_t stop = counts.decide(a, evidence.data());
                          stops.data()[t] = static_cast<std::int64_t>(stop);
                          counts.learn(stop, differ.data() + t * pairs);
                      }
@@ -79,7 +79,7 @@ void bind_counts(nb::module_& m) {
                 std::vector<std::int64_t> disagreed, std::array<std::uint64_t, 4> random) {
                  PairCounts& counts = shared.value;
                  require(revealed.size() == counts.n_arms() && disagreed.size() == counts.n_pairs(),
-                         "counts of another cascade");
+                         "the counts belong to another cascade");
                  shared.short_call([&] {
                      counts.rounds = rounds;
                      counts.revealed = std::move(revealed);

@@ -40,7 +40,7 @@ void bind_drift(nb::module_& m) {
                          return rows;
                      })
         .def_prop_ro_static("UNIT", [](nb::handle) { return kResidualUnit; })
-        .def_prop_ro_static("TESTED", [](nb::handle) { return kTested; })
+        .def_prop_ro_static("TESTED", [](nb::handle) { return kTestBatch; })
         .def_prop_ro_static("CHANCE", [](nb::handle) { return kFalseAlarm; });
 }
 

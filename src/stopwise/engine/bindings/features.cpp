@@ -54,12 +54,12 @@ std::optional<std::tuple<std::size_t, std::size_t, std::size_t, bool>> rows(
     const FeatureMaps& maps, const Table<const double>& X, const Table<double>& out) {
     require(X.shape(1) == maps.context_dim() && has_shape(out, X.shape(0), maps.width()) &&
                 !maps.revealed(),
-            "contexts of another length");
-    nb::gil_scoped_release others_run;
+            "X or out has a wrong shape");
+    nb::gil_scoped_release released;
     for (std::size_t t = 0; t < X.shape(0); ++t) {
         const double* const context = X.data() + t * maps.context_dim();
-        const auto refused = maps.fill_own(context, out.data() + t * maps.width());
-        if (refused) return std::make_tuple(t, refused->slot, refused->coordinate, refused->finite);
+        const auto invalid = maps.fill_own(context, out.data() + t * maps.width());
+        if (invalid) return std::make_tuple(t, invalid->slot, invalid->coordinate, invalid->finite);
     }
     return std::nullopt;
 }
@@ -87,8 +87,8 @@ auto each(Function function) {
 using ScalingTuple = std::tuple<Doubles, Doubles, Indices>;
 
 ScalingTuple scaling_of(const Table<const double>& contexts) {
-    require(contexts.shape(0) > 0, "contexts");
-    nb::gil_scoped_release others_run;
+    require(contexts.shape(0) > 0, "contexts must not be empty");
+    nb::gil_scoped_release released;
     Scaling scaling = fit_scaling(contexts.data(), contexts.shape(0), contexts.shape(1));
     return {std::move(scaling.center), std::move(scaling.scale), std::move(scaling.two_valued)};
 }

@@ -20,10 +20,10 @@ namespace stopwise {
 
 void SharedLearner::note_size() {
     constexpr double kLong = 6e6;  // multiplications
-    const Plan& plan = value.state().plan();
+    const Config& config = value.state().config();
     const auto rows = static_cast<double>(value.state().estimates().history().rows() + 1);
-    const auto width = static_cast<double>(plan.width);
-    slow = rows * width * width * static_cast<double>(plan.questions.size()) > kLong;
+    const auto width = static_cast<double>(config.width);
+    slow = rows * width * width * static_cast<double>(config.questions.size()) > kLong;
 }
 
 namespace {
@@ -35,7 +35,7 @@ using Bytes = Vector<const unsigned char>;
 using Stops = Vector<std::int64_t>;
 using RequestTuple = std::tuple<double, double, std::int64_t>;
 // The round, slot and coordinate that the maps refuse, and whether the number is finite.
-using RefusalTuple = std::tuple<std::size_t, std::size_t, std::size_t, bool>;
+using InvalidCoordinateTuple = std::tuple<std::size_t, std::size_t, std::size_t, bool>;
 // i, j, the gap, p̂, p̃, whether the gap won, the gain, the arm it won through, the labels that came.
 using EvidenceTuple =
     std::tuple<std::size_t, std::size_t, double, double, double, bool, double,
@@ -65,9 +65,9 @@ public:
         return n >= least && n <= most ? static_cast<const double*>(view_.buf) : nullptr;
     }
     // The context of a round in which this many arms have answered; null if it has another length.
-    const double* known(const FeatureMaps& maps, std::size_t arms) const {
-        if (maps.revealed()) return data(maps.known_after(arms), maps.context_dim());
-        return data(maps.given_dim(), maps.given_dim());
+    const double* context(const FeatureMaps& maps, std::size_t arms) const {
+        if (maps.revealed()) return data(maps.dim_after(arms), maps.context_dim());
+        return data(maps.caller_dim(), maps.caller_dim());
     }
 
 private:
@@ -77,18 +77,18 @@ private:
 
 // None if the context is not an array of doubles of the right length, or if it is invalid.
 std::optional<Trace> decide(SharedLearner& shared, nb::handle context) {
-    const Doubles given(context);
-    const double* const known = given.known(*shared.maps, 0);
-    if (known == nullptr || shared.maps->revealed()) return std::nullopt;
+    const Doubles buffer(context);
+    const double* const numbers = buffer.context(*shared.maps, 0);
+    if (numbers == nullptr || shared.maps->revealed()) return std::nullopt;
     Trace trace;
-    const bool refused =
-        shared.call([&] { return shared.value.decide({known}, trace).has_value(); });
-    if (refused) return std::nullopt;
+    const bool invalid =
+        shared.call([&] { return shared.value.decide({numbers}, trace).has_value(); });
+    if (invalid) return std::nullopt;
     return trace;
 }
 
 void check_contexts(const SharedLearner& shared, const Contexts& contexts) {
-    require(contexts.shape(1) == shared.maps->given_dim(), "contexts of another length");
+    require(contexts.shape(1) == shared.maps->caller_dim(), "contexts have a wrong number of columns");
 }
 
 // Where each round stops, and where the rule itself does.
@@ -96,12 +96,12 @@ void decide_many(SharedLearner& shared, const Contexts& contexts, const Stops& s
                  const Stops& rule_stops) {
     check_contexts(shared, contexts);
     const std::size_t n = contexts.shape(0);
-    require(has_shape(stops, n) && has_shape(rule_stops, n), "tables of other rounds");
+    require(has_shape(stops, n) && has_shape(rule_stops, n), "arrays must have one row per round");
     Trace trace;
     shared.long_call([&] {
         for (std::size_t t = 0; t < n; ++t) {
             require(!shared.value.decide({contexts.data() + t * contexts.shape(1)}, trace),
-                    "contexts that were checked");
+                    "invalid context");
             stops.data()[t] = static_cast<std::int64_t>(trace.stop);
             rule_stops.data()[t] = static_cast<std::int64_t>(trace.rule_stop);
         }
@@ -117,9 +117,9 @@ struct Record {
         check_contexts(shared, contexts);
         require(has_shape(answers, n(), shared.options.n_questions()) &&
                     has_shape(answered, n()),
-                "tables of other rounds");
+                "arrays must have one row per round");
         for (std::size_t t = 0; t < n(); ++t) {
-            require(answered.data()[t] >= 0 && arms(t) <= n_arms_, "a number of arms");
+            require(answered.data()[t] >= 0 && arms(t) <= n_arms_, "answered exceeds the number of arms");
         }
     }
     std::size_t n() const { return contexts_.shape(0); }
@@ -127,7 +127,7 @@ struct Record {
     const unsigned char* answers(std::size_t t) const {
         return answers_.data() + t * answers_.shape(1);
     }
-    Known known(std::size_t t) const {
+    PartialContext context(std::size_t t) const {
         return {contexts_.data() + t * contexts_.shape(1), arms(t), answers(t)};
     }
 
@@ -142,10 +142,10 @@ private:
 void rule_stops(SharedLearner& shared, const Contexts& contexts, const Answers& answers,
                 const Counts& answered, const Stops& stops) {
     const Record record(shared, contexts, answers, answered);
-    require(has_shape(stops, record.n()), "stops of other rounds");
+    require(has_shape(stops, record.n()), "arrays must have one row per round");
     shared.long_call([&] {
         for (std::size_t t = 0; t < record.n(); ++t) {
-            stops.data()[t] = static_cast<std::int64_t>(shared.value.rule_stop(record.known(t)));
+            stops.data()[t] = static_cast<std::int64_t>(shared.value.rule_stop(record.context(t)));
         }
     });
 }
@@ -160,14 +160,14 @@ void explore_many(SharedLearner& shared, const Vector<unsigned char>& explored) 
 }
 
 // The first context that the maps refuse.
-std::optional<RefusalTuple> refusal(SharedLearner& shared, const Contexts& contexts,
+std::optional<InvalidCoordinateTuple> find_invalid(SharedLearner& shared, const Contexts& contexts,
                                     const Answers& answers, const Counts& answered) {
     const Record record(shared, contexts, answers, answered);
-    return shared.long_call([&]() -> std::optional<RefusalTuple> {
+    return shared.long_call([&]() -> std::optional<InvalidCoordinateTuple> {
         for (std::size_t t = 0; t < record.n(); ++t) {
-            const auto refused = shared.value.refusal(record.known(t));
-            if (refused) {
-                return RefusalTuple(t, refused->slot, refused->coordinate, refused->finite);
+            const auto invalid = shared.value.find_invalid(record.context(t));
+            if (invalid) {
+                return InvalidCoordinateTuple(t, invalid->slot, invalid->coordinate, invalid->finite);
             }
         }
         return std::nullopt;
@@ -178,21 +178,21 @@ std::optional<RefusalTuple> refusal(SharedLearner& shared, const Contexts& conte
 std::optional<Learned> observe(SharedLearner& shared, nb::handle context, std::size_t n,
                                std::size_t rule_stop, std::uint64_t codes) {
     const Options& options = shared.options;
-    require(n >= 1 && n <= options.n_arms, "arms");
-    require(!options.rule->of_arms(), "a learner of pairs");
-    const Doubles given(context);
-    const double* const context_data = given.known(*shared.maps, n);
-    if (context_data == nullptr) return std::nullopt;
+    require(n >= 1 && n <= options.n_arms, "invalid number of arms");
+    require(!options.rule->per_arm(), "the learner has no pairs");
+    const Doubles buffer(context);
+    const double* const numbers = buffer.context(*shared.maps, n);
+    if (numbers == nullptr) return std::nullopt;
     unsigned char differ[kMaxArms * (kMaxArms - 1) / 2] = {};
     for (std::size_t i = 0; i < n; ++i) {
         for (std::size_t j = i + 1; j < n; ++j) {
             differ[options.pair(i, j)] = ((codes >> (4 * i) ^ codes >> (4 * j)) & 15) != 0;
         }
     }
-    const Known known{context_data, n, differ};
+    const PartialContext partial{numbers, n, differ};
     return shared.call([&] {
         std::optional<Learned> learned =
-            shared.value.observe(known, {n - 1, std::min(rule_stop, n - 1), differ, true});
+            shared.value.observe(partial, {n - 1, std::min(rule_stop, n - 1), differ, true});
         shared.note_size();
         return learned;
     });
@@ -202,12 +202,12 @@ std::optional<Learned> observe(SharedLearner& shared, nb::handle context, std::s
 std::optional<Learned> observe_answers(SharedLearner& shared, const Numbers1& context, std::size_t stop,
                         std::size_t rule_stop, const Bytes& answers) {
     const Options& options = shared.options;
-    require(stop < options.n_arms && has_shape(answers, options.n_questions()), "answers");
-    check_known(*shared.maps, context.shape(0), stop + 1);
-    const Known known{context.data(), stop + 1, answers.data()};
+    require(stop < options.n_arms && has_shape(answers, options.n_questions()), "invalid stop or number of answers");
+    check_dim(*shared.maps, context.shape(0), stop + 1);
+    const PartialContext partial{context.data(), stop + 1, answers.data()};
     return shared.long_call([&] {
         std::optional<Learned> learned =
-            shared.value.observe(known, {stop, std::min(rule_stop, stop), answers.data(), true});
+            shared.value.observe(partial, {stop, std::min(rule_stop, stop), answers.data(), true});
         shared.note_size();
         return learned;
     });
@@ -220,15 +220,15 @@ bool label(SharedLearner& shared, const Numbers1& context, std::size_t rule_stop
     const std::size_t n = right.shape(0);
     require(n >= 1 && n <= options.n_arms && has_shape(differ, options.n_pairs()) &&
                 options.rule->takes_labels(),
-            "a round of another learner");
-    check_known(*shared.maps, context.shape(0), n);
-    const Known known{context.data(), n, differ.data()};
+            "the round does not match the learner");
+    check_dim(*shared.maps, context.shape(0), n);
+    const PartialContext partial{context.data(), n, differ.data()};
     Label label{n, rule_stop, right.data(), differ.data(), std::nullopt};
     if (request) {
         const auto [probability, explored, round] = *request;
         label.request = LabelRequest{probability, explored, round};
     }
-    return shared.call([&] { return shared.value.label(known, label); });
+    return shared.call([&] { return shared.value.label(partial, label); });
 }
 
 // Run recorded rounds in order, whose contexts the maps do not refuse. The learner learns nothing from a
@@ -241,29 +241,29 @@ std::vector<Change> run(SharedLearner& shared, const Contexts& contexts, const A
     Learner& learner = shared.value;
     const Options& options = shared.options;
     const Record record(shared, contexts, answers, answered);
-    require(has_shape(failed, record.n()) && has_shape(stops, record.n()), "tables of other rounds");
-    require(right.has_value() == labelled.has_value(), "labels");
+    require(has_shape(failed, record.n()) && has_shape(stops, record.n()), "arrays must have one row per round");
+    require(right.has_value() == labelled.has_value(), "invalid shape of right or labelled");
     if (right) {
         require(has_shape(*right, record.n(), options.n_arms) && has_shape(*labelled, record.n()) &&
                     options.rule->takes_labels(),
-                "labels");
+                "invalid shape of right or labelled");
     }
     Trace trace;
     std::vector<Change> changes;
     const auto run_round = [&](std::size_t t) {
-        const Known known = record.known(t);
-        require(!learner.decide(known, trace), "contexts that were checked");
+        const PartialContext partial = record.context(t);
+        require(!learner.decide(partial, trace), "invalid context");
         stops.data()[t] = static_cast<std::int64_t>(trace.stop);
-        const bool ended_early = failed.data()[t] != 0 && trace.stop >= known.arms;
-        const std::size_t arms = ended_early ? known.arms : trace.stop + 1;
-        if (arms == 0 || arms > known.arms) return;
+        const bool ended_early = failed.data()[t] != 0 && trace.stop >= partial.arms;
+        const std::size_t arms = ended_early ? partial.arms : trace.stop + 1;
+        if (arms == 0 || arms > partial.arms) return;
         const std::size_t stop = arms - 1;
         const Learned learned = learner.observe_decided(
-            known, trace, {stop, std::min(trace.rule_stop, stop), known.differ, true});
+            partial, trace, {stop, std::min(trace.rule_stop, stop), partial.differ, true});
         changes.insert(changes.end(), learned.changes.begin(), learned.changes.end());
         if (!learned.request || !right || labelled->data()[t] == 0) return;
-        learner.label(known, {arms, trace.rule_stop, right->data() + t * options.n_arms,
-                              known.differ, learned.request});
+        learner.label(partial, {arms, trace.rule_stop, right->data() + t * options.n_arms,
+                              partial.differ, learned.request});
     };
     shared.long_call([&] {
         for (std::size_t t = 0; t < record.n(); ++t) run_round(t);
@@ -277,18 +277,18 @@ std::vector<Change> run(SharedLearner& shared, const Contexts& contexts, const A
 std::vector<Change> learn(SharedLearner& shared, const Contexts& contexts, const Answers& answers,
                           const Counts& answered, const Counts& rule_stops) {
     const Record record(shared, contexts, answers, answered);
-    require(has_shape(rule_stops, record.n()), "stops of other rounds");
+    require(has_shape(rule_stops, record.n()), "arrays must have one row per round");
     std::vector<Change> changes;
     shared.long_call([&] {
         for (std::size_t t = 0; t < record.n(); ++t) {
-            const Known known = record.known(t);
-            if (known.arms == 0) continue;
-            const std::size_t stop = known.arms - 1;
-            require(rule_stops.data()[t] >= 0, "a stop of the rule");
+            const PartialContext partial = record.context(t);
+            if (partial.arms == 0) continue;
+            const std::size_t stop = partial.arms - 1;
+            require(rule_stops.data()[t] >= 0, "invalid rule_stop");
             const auto ruled = static_cast<std::size_t>(rule_stops.data()[t]);
             const auto learned =
-                shared.value.observe(known, {stop, std::min(ruled, stop), known.differ, false});
-            require(learned.has_value(), "contexts that were checked");
+                shared.value.observe(partial, {stop, std::min(ruled, stop), partial.differ, false});
+            require(learned.has_value(), "invalid context");
             changes.insert(changes.end(), learned->changes.begin(), learned->changes.end());
         }
         shared.note_size();
@@ -301,26 +301,26 @@ std::vector<Change> learn(SharedLearner& shared, const Contexts& contexts, const
 std::optional<std::vector<EvidenceTuple>> evidence(SharedLearner& shared, Trace& trace,
                                                    std::size_t stop, bool exact) {
     const Options& options = shared.options;
-    require(stop < options.n_arms, "no such arm");
+    require(stop < options.n_arms, "arm index out of range");
     return shared.long_call([&]() -> std::optional<std::vector<EvidenceTuple>> {
         Learner& learner = shared.value;
-        require(trace.comparisons.size() == options.n_pairs(), "a trace of another learner");
-        std::vector<EvidenceTuple> found;
-        if (trace.reason != Reason::rule) return found;
+        require(trace.comparisons.size() == options.n_pairs(), "the trace belongs to another learner");
+        std::vector<EvidenceTuple> evidence;
+        if (trace.reason != Reason::rule) return evidence;
         if (exact && trace.revision == learner.state().revision()) {  // it has not learned since
-            require(trace.row.size() == learner.maps().width(), "a trace of another learner");
+            require(trace.row.size() == learner.maps().width(), "the trace belongs to another learner");
             if (!learner.exact_evidence(stop, trace)) return std::nullopt;
         }
         for (std::size_t i = 0; i <= stop; ++i) {
             for (std::size_t j = i + 1; j < options.n_arms; ++j) {
                 const std::optional<Comparison>& compared = trace.comparisons[options.pair(i, j)];
                 if (!compared) continue;
-                found.emplace_back(i, j, options.gap(i, j), options.rule->shown(compared->estimate),
-                                   options.rule->shown(compared->upper), compared->won,
+                evidence.emplace_back(i, j, options.gap(i, j), options.rule->as_probability(compared->estimate),
+                                   options.rule->as_probability(compared->upper), compared->won,
                                    compared->gain, compared->through, compared->response);
             }
         }
-        return found;
+        return evidence;
     });
 }
 
@@ -339,7 +339,7 @@ void restore(SharedLearner& shared, nb::bytes bytes) {
 }
 
 void check_question(const SharedLearner& shared, std::size_t question) {
-    require(question < shared.options.n_questions(), "no such question");
+    require(question < shared.options.n_questions(), "question index out of range");
 }
 
 std::optional<NumpyNumbers> theta(SharedLearner& shared, std::size_t question) {
@@ -401,10 +401,10 @@ void create(SharedLearner* self, std::shared_ptr<const Rule> rule,
             double explore, double labels, std::uint64_t seed, std::optional<double> half_life,
             std::optional<std::size_t> most_rows) {
     const std::size_t n_arms = maps->n_arms();
-    require(n_arms >= 2 && n_arms <= kMaxArms && gaps.size() == n_arms * n_arms, "2 to 15 arms");
-    require(!rule->of_arms() ||
+    require(n_arms >= 2 && n_arms <= kMaxArms && gaps.size() == n_arms * n_arms, "the number of arms must be from 2 to 15");
+    require(!rule->per_arm() ||
                 (maps->slots() == 1 && !maps->self_scaling() && !maps->revealed()),
-            "one feature map, which does not scale itself");
+            "a rule with a question per arm needs one feature map that is not self-scaling");
     const double rate = rate_of(half_life.value_or(0.0));
     new (self) SharedLearner(Options{std::move(rule), n_arms, std::move(gaps), ridge, forced_rounds,
                                      transitive, explore, labels, seed, rate, most_rows},
@@ -425,7 +425,7 @@ void bind_learner(nb::module_& m) {
         .def("rule_stops", &rule_stops, "contexts"_a, "answers"_a, "answered"_a,
              "stops"_a.noconvert())
         .def("explore_many", &explore_many, "explored"_a.noconvert())
-        .def("refusal", &refusal, "contexts"_a, "answers"_a, "answered"_a)
+        .def("find_invalid", &find_invalid, "contexts"_a, "answers"_a, "answered"_a)
         .def("observe", &observe, "x"_a.none(), "n"_a, "rule_stop"_a, "codes"_a)
         .def("observe_answers", &observe_answers, "context"_a, "stop"_a, "rule_stop"_a,
              "answers"_a)
@@ -447,7 +447,7 @@ void bind_learner(nb::module_& m) {
         .def_prop_ro("labels",
                      read([](const Learner& learner) { return learner.state().labels().learned(); }))
         .def_prop_ro("asked",
-                     read([](const Learner& learner) { return learner.state().labels().asked(); }))
+                     read([](const Learner& learner) { return learner.state().labels().requested(); }))
         .def_prop_ro("missing",
                      read([](const Learner& learner) { return learner.state().labels().missing(); }))
         .def_prop_ro("fixed_depth", read([](const Learner& learner) {

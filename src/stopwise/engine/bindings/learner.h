@@ -7,13 +7,13 @@
 
 #include "../round.h"
 #include "bindings.h"
-#include "shared.h"
+#include "locked.h"
 
 namespace stopwise {
 
-struct SharedLearner : Shared<Learner> {
+struct SharedLearner : Locked<Learner> {
     SharedLearner(Options chosen, std::shared_ptr<const FeatureMaps> given)
-        : Shared(Learner(chosen, *given)), options(std::move(chosen)), maps(std::move(given)) {}
+        : Locked(Learner(chosen, *given)), options(std::move(chosen)), maps(std::move(given)) {}
 
     // Note whether a single round takes long by now, so that it is worth releasing the interpreter.
     void note_size();
@@ -25,9 +25,9 @@ struct SharedLearner : Shared<Learner> {
 };
 
 // Require so many numbers of a round in which so many arms have answered.
-inline void check_known(const FeatureMaps& maps, std::size_t numbers, std::size_t arms) {
-    require(maps.revealed() ? numbers >= maps.known_after(arms) : numbers == maps.given_dim(),
-            "a context of another length");
+inline void check_dim(const FeatureMaps& maps, std::size_t numbers, std::size_t arms) {
+    require(maps.revealed() ? numbers >= maps.dim_after(arms) : numbers == maps.caller_dim(),
+            "the context has a wrong length");
 }
 
 void bind_trace(nb::module_& m);

@@ -17,10 +17,10 @@ struct SharedRound {
     Round round;
 };
 
-SharedRound start(std::shared_ptr<SharedLearner> learner, std::vector<double> known) {
+SharedRound start(std::shared_ptr<SharedLearner> learner, std::vector<double> context) {
     const FeatureMaps& maps = *learner->maps;
-    require(maps.revealed() || known.size() == maps.given_dim(), "a context of another length");
-    Round round = learner->call([&] { return Round(learner->value, std::move(known)); });
+    require(maps.revealed() || context.size() == maps.caller_dim(), "the context has a wrong length");
+    Round round = learner->call([&] { return Round(learner->value, std::move(context)); });
     return {std::move(learner), std::move(round)};
 }
 
@@ -32,22 +32,22 @@ std::optional<std::size_t> next(SharedRound& shared) {
 std::optional<std::tuple<std::size_t, std::size_t, bool>> give(
     SharedRound& shared, unsigned code, const std::vector<double>& revealed) {
     const FeatureMaps& maps = *shared.learner->maps;
-    const auto refused = shared.learner->short_call([&] {
+    const auto invalid = shared.learner->short_call([&] {
         const RoundState& state = shared.round.state();
         const std::size_t arm = state.codes.size();
-        require(arm < maps.n_arms(), "an arm");
+        require(arm < maps.n_arms(), "all arms have answered");
         if (maps.revealed() && arm + 1 < maps.n_arms()) {
-            check_known(maps, state.known.size() + revealed.size(), arm + 1);
+            check_dim(maps, state.context.size() + revealed.size(), arm + 1);
         }
         return shared.round.give(shared.learner->value, code, revealed);
     });
-    if (!refused) return std::nullopt;
-    return std::make_tuple(refused->slot, refused->coordinate, refused->finite);
+    if (!invalid) return std::nullopt;
+    return std::make_tuple(invalid->slot, invalid->coordinate, invalid->finite);
 }
 
 Learned learn(SharedRound& shared) {
     return shared.learner->call([&] {
-        require(!shared.round.state().codes.empty(), "an arm that answered");
+        require(!shared.round.state().codes.empty(), "no arm has answered");
         Learned learned = shared.round.learn(shared.learner->value);
         shared.learner->note_size();
         return learned;
@@ -59,7 +59,7 @@ using RoundTuple =
                std::optional<std::size_t>, bool, bool>;
 
 RoundTuple values_of(const RoundState& state) {
-    return {state.known, state.codes, state.rule_stop, state.judged, state.told, state.ended};
+    return {state.context, state.codes, state.rule_stop, state.evaluated, state.run_all, state.ended};
 }
 
 // A property or method that looks at a round, in its turn.
@@ -72,20 +72,20 @@ auto look(Function function) {
 
 SharedRound resumed(std::shared_ptr<SharedLearner> learner, const RoundTuple& values,
                     const Trace& trace) {
-    const auto& [known, codes, rule_stop, judged, told, ended] = values;
+    const auto& [context, codes, rule_stop, evaluated, run_all, ended] = values;
     const FeatureMaps& maps = *learner->maps;
     const std::size_t n_arms = maps.n_arms();
     require(codes.size() <= n_arms && rule_stop.value_or(0) < n_arms &&
-                judged.value_or(0) < n_arms && trace.stop < n_arms &&
+                evaluated.value_or(0) < n_arms && trace.stop < n_arms &&
                 trace.rule_stop <= trace.stop &&
                 trace.comparisons.size() == n_arms * (n_arms - 1) / 2,
-            "a round of another cascade");
-    check_known(maps, known.size(), codes.size());
-    for (const double number : known) require(std::isfinite(number), "a number that is not finite");
+            "the round belongs to another cascade");
+    check_dim(maps, context.size(), codes.size());
+    for (const double number : context) require(std::isfinite(number), "the context is not finite");
     const std::vector<unsigned char> differ = differing(codes, n_arms);
-    require(!maps.refusal({known.data(), codes.size(), differ.data()}),
-            "a context that the features refuse");
-    return {std::move(learner), Round({known, codes, rule_stop, judged, told, ended, trace})};
+    require(!maps.find_invalid({context.data(), codes.size(), differ.data()}),
+            "the context is invalid for the features");
+    return {std::move(learner), Round({context, codes, rule_stop, evaluated, run_all, ended, trace})};
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ void bind_round(nb::module_& m) {
              "ended"_a)
         .def("learn", &learn)
         .def("state", look([](const RoundState& state) { return values_of(state); }))
-        .def_prop_ro("known", look([](const RoundState& state) { return state.known; }))
+        .def_prop_ro("context", look([](const RoundState& state) { return state.context; }))
         .def_prop_ro("answered", look([](const RoundState& state) { return state.codes.size(); }))
         .def_prop_ro("rule_stop",
                      [](SharedRound& shared) {
@@ -122,7 +122,7 @@ void bind_round(nb::module_& m) {
                              [&] { return shared.round.rule_stop(shared.learner->value); });
                      })
         .def_prop_ro("trace", look([](const RoundState& state) { return state.trace; }));
-    m.def("start_round", &start, "learner"_a, "known"_a);
+    m.def("start_round", &start, "learner"_a, "context"_a);
     m.def("resume_round", &resumed, "learner"_a, "values"_a, "trace"_a);
 }
 

@@ -29,7 +29,7 @@ TraceTuple values_of(const Trace& trace) {
 
 Trace trace_of(const TraceTuple& values) {
     const auto& [reason, stop, rule_stop, explored, number, revision, row, comparisons] = values;
-    require(reason >= 0 && reason <= static_cast<int>(Reason::fixed_by_labels), "a trace");
+    require(reason >= 0 && reason <= static_cast<int>(Reason::fixed_by_labels), "invalid trace");
     Trace trace{static_cast<Reason>(reason), stop, rule_stop, explored, number, revision, row, {}};
     for (const std::optional<ComparisonTuple>& compared : comparisons) {
         trace.comparisons.emplace_back();

@@ -10,15 +10,15 @@
 namespace stopwise {
 
 template <class T>
-struct Shared {
-    explicit Shared(T shared) : value(std::move(shared)) {}
+struct Locked {
+    explicit Locked(T shared) : value(std::move(shared)) {}
 
     // Call ``go`` alone. A thread that waits for its turn does not hold the interpreter.
     template <class Go>
     auto short_call(const Go& go) {
         std::unique_lock<std::mutex> lock(mutex, std::try_to_lock);
         if (!lock.owns_lock()) {
-            nanobind::gil_scoped_release others_run;
+            nanobind::gil_scoped_release released;
             lock.lock();
         }
         return go();
@@ -27,7 +27,7 @@ struct Shared {
     // The same for work that takes long: the interpreter is free from before to after it.
     template <class Go>
     auto long_call(const Go& go) {
-        nanobind::gil_scoped_release others_run;  // taken back last, without holding the mutex
+        nanobind::gil_scoped_release released;  // taken back last, without holding the mutex
         std::lock_guard<std::mutex> lock(mutex);
         return go();
     }

@@ -1,8 +1,8 @@
-// Four doubles side by side. Compilers turn these into the widest instructions they are allowed to
-// use; the arithmetic, and so every bit of a result, is the same with all of them.
+// SIMD vectors of four doubles. Compilers use the widest instructions that are allowed; results are
+// bit-identical with all of them.
 //
-// Included by kernels.cpp alone, which is compiled once for each set of instructions: everything
-// here lives in the namespace of that set, so that no two of them are taken for one.
+// Only kernels.cpp includes this file. It is compiled once per instruction set, each in its own
+// namespace, so that the linker cannot merge functions of different sets.
 #pragma once
 
 #include <cmath>
@@ -24,17 +24,17 @@ inline Lanes broadcast(double x) { return Lanes{x, x, x, x}; }
 inline Lanes select(Bits condition, Lanes yes, Lanes no) {
     return (Lanes)(((Bits)yes & condition) | ((Bits)no & ~condition));
 }
-inline Lanes less_of(Lanes a, Lanes b) { return select(a < b, a, b); }
-inline Lanes greater_of(Lanes a, Lanes b) { return select(a > b, a, b); }
-inline Lanes magnitude(Lanes a) { return (Lanes)((Bits)a & 0x7fffffffffffffffLL); }
-// 2^k times a value, where k is the integer in the low bits of ``shifted``
+inline Lanes lane_min(Lanes a, Lanes b) { return select(a < b, a, b); }
+inline Lanes lane_max(Lanes a, Lanes b) { return select(a > b, a, b); }
+inline Lanes lane_abs(Lanes a) { return (Lanes)((Bits)a & 0x7fffffffffffffffLL); }
+// value·2^k, where k is the integer in the low bits of ``shifted``
 inline Lanes scaled(Lanes value, Lanes shifted) {
     return (Lanes)((Bits)value + ((Bits)shifted << 52));
 }
-inline Lanes where_negative(Lanes z, Lanes yes, Lanes no) {
+inline Lanes select_negative(Lanes z, Lanes yes, Lanes no) {
     return select(z < broadcast(0.0), yes, no);
 }
-#else  // a compiler without vector types: plain loops, the same arithmetic
+#else  // compilers without vector types: plain loops with the same arithmetic
 struct Lanes {
     double v[4];
     double operator[](std::size_t k) const { return v[k]; }
@@ -50,9 +50,9 @@ inline Lanes operator*(Lanes a, Lanes b) { return each([&](int k) { return a.v[k
 inline Lanes operator/(Lanes a, Lanes b) { return each([&](int k) { return a.v[k] / b.v[k]; }); }
 inline Lanes& operator+=(Lanes& a, Lanes b) { return a = a + b; }
 inline Lanes& operator-=(Lanes& a, Lanes b) { return a = a - b; }
-inline Lanes less_of(Lanes a, Lanes b) { return each([&](int k) { return a.v[k] < b.v[k] ? a.v[k] : b.v[k]; }); }
-inline Lanes greater_of(Lanes a, Lanes b) { return each([&](int k) { return a.v[k] > b.v[k] ? a.v[k] : b.v[k]; }); }
-inline Lanes magnitude(Lanes a) { return each([&](int k) { return std::fabs(a.v[k]); }); }
+inline Lanes lane_min(Lanes a, Lanes b) { return each([&](int k) { return a.v[k] < b.v[k] ? a.v[k] : b.v[k]; }); }
+inline Lanes lane_max(Lanes a, Lanes b) { return each([&](int k) { return a.v[k] > b.v[k] ? a.v[k] : b.v[k]; }); }
+inline Lanes lane_abs(Lanes a) { return each([&](int k) { return std::fabs(a.v[k]); }); }
 inline Lanes scaled(Lanes value, Lanes shifted) {
     return each([&](int k) {
         std::uint64_t bits, power;
@@ -64,7 +64,7 @@ inline Lanes scaled(Lanes value, Lanes shifted) {
         return result;
     });
 }
-inline Lanes where_negative(Lanes z, Lanes yes, Lanes no) { return each([&](int k) { return z.v[k] < 0.0 ? yes.v[k] : no.v[k]; }); }
+inline Lanes select_negative(Lanes z, Lanes yes, Lanes no) { return each([&](int k) { return z.v[k] < 0.0 ? yes.v[k] : no.v[k]; }); }
 #endif
 
 inline Lanes load(const double* from) {
@@ -83,10 +83,10 @@ inline double largest(Lanes a) {
     return first > second ? first : second;
 }
 
-// e^x for x ≤ 0, as `stopwise::exp`; what is below −708 counts as −708.
+// e^x for x ≤ 0, as `stopwise::exp`, with x clamped to −708.
 inline Lanes exp_of_negative(Lanes x) {
     using namespace exponential;
-    x = greater_of(x, broadcast(kLeast));
+    x = lane_max(x, broadcast(kLeast));
     const Lanes shifted = x * broadcast(kLog2E) + broadcast(kRound);
     const Lanes k = shifted - broadcast(kRound);
     const Lanes r = (x - k * broadcast(kLn2High)) - k * broadcast(kLn2Low);

@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "gain.h"
-#include "waiting_labels.h"
-#include "plan.h"
+#include "pending_labels.h"
+#include "config.h"
 
 namespace stopwise {
 
-class Gains {
+class PairGains {
 public:
-    explicit Gains(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}
+    explicit PairGains(std::shared_ptr<const Config> config) : config_(std::move(config)) {}
 
     // Whether no label was asked for, and none came.
     bool empty() const { return gains_.empty(); }
@@ -23,23 +23,23 @@ public:
                const unsigned char* differ);
 
     // Count a label as missing, or no longer. `refit` must follow.
-    void add_missing(const WaitingLabel& label);
-    void remove_missing(const WaitingLabel& label);
+    void add_missing(const PendingLabel& label);
+    void remove_missing(const PendingLabel& label);
     void refit();
 
     std::size_t nbytes() const;
-    void archive(Archive& with);
+    void serialize(Archive& archive);
     // Whether every label that counts as missing is in the sums of its pairs, from which it is taken
     // out when it comes.
-    bool hold(const WaitingLabels& requests) const;
+    bool hold(const PendingLabels& requests) const;
 
 private:
     void create();
     // Call a function with the gain of each pair that disagreed, and with its features.
     template <class Function>
-    void each_disagreement(const WaitingLabel& label, Function function);
+    void each_disagreement(const PendingLabel& label, Function function);
 
-    std::shared_ptr<const Plan> plan_;
+    std::shared_ptr<const Config> config_;
     std::vector<Gain> gains_;  // one per pair, or none while no label was asked for or came
 };
 

@@ -1,4 +1,4 @@
-// The first arm that passes the stopping test, or the last: every rule stops there.
+// Selection of the first arm that passes the stopping test, or the last arm.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 namespace stopwise {
 
 template <class Passes>
-std::size_t first_passing(std::size_t n_arms, const Passes& passes) {
+std::size_t first_passing_arm(std::size_t n_arms, const Passes& passes) {
     std::size_t i = 0;
     while (i + 1 < n_arms && !passes(i)) ++i;
     return i;

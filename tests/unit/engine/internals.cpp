@@ -1,5 +1,5 @@
-// Parts of the engine by themselves, for tests: the module `stopwise.engine.parts`, which is built
-// where the package is installed in place (CMakeLists.txt).
+// Internals of the engine for unit tests: the module `stopwise.engine.internals`, which is only built
+// in editable installs (CMakeLists.txt).
 #include <nanobind/stl/pair.h>
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace stopwise {
 namespace {
 
-// One regression by itself, so that tests can look at its certificate.
+// A single regression with its certificate.
 struct Regression {
     Regression(std::size_t d, double ridge, double half_life)
         : history(2, d, {1}, rate_of(half_life)),
@@ -21,7 +21,7 @@ struct Regression {
 
     Source source() const { return {history, 0, scope, static_cast<double>(rounds)}; }
     const double* load(const Numbers1& x) {
-        require(has_shape(x, scope.dim), "features of another length");
+        require(has_shape(x, scope.dim), "the features have a wrong length");
         std::copy_n(x.data(), scope.dim, row.begin());
         return row.data();
     }
@@ -53,7 +53,7 @@ struct Regression {
 }  // namespace
 }  // namespace stopwise
 
-NB_MODULE(parts, m) {
+NB_MODULE(internals, m) {
     using namespace stopwise;
     m.def("exp", &stopwise::exp, "x"_a);
     m.def("log", &stopwise::log, "x"_a);

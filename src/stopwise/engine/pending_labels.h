@@ -19,9 +19,9 @@ struct LabelRequest {
 };
 
 // The least probability of a request: the square of its weight, 1/p, is far from overflow.
-inline constexpr double kRarest = 1e-40;
+inline constexpr double kMinProbability = 1e-40;
 
-struct WaitingLabel {
+struct PendingLabel {
     LabelRequest request{};
     std::size_t arms = 0;  // that ran
     std::size_t rule_stop = 0;
@@ -35,27 +35,27 @@ struct WaitingLabel {
 // far agree by chance, rounds may end early, and no later answer would come. So only n² of them wait
 // uncounted after n answers: none before the first, one after it, a hundred after ten. Once a
 // request counts as missing, it does until its answer comes (docs/labels.md).
-class WaitingLabels {
+class PendingLabels {
 public:
-    using Count = std::function<void(const WaitingLabel&)>;
+    using Count = std::function<void(const PendingLabel&)>;
 
-    const std::deque<WaitingLabel>& waiting() const { return waiting_; }
+    const std::deque<PendingLabel>& pending() const { return pending_; }
     // How many count as missing, with those that were dropped from the list.
     std::int64_t missing() const;
 
     // Add a request; ``count`` is called with each that counts as missing from now on.
-    void add(WaitingLabel label, const Count& count);
+    void add(PendingLabel label, const Count& count);
 
     // Take out the request of a round that is answered; {} if it is not waiting. ``count`` is called
     // with each that was passed over.
-    std::optional<WaitingLabel> take(std::int64_t round, const Count& count);
+    std::optional<PendingLabel> take(std::int64_t round, const Count& count);
 
     std::size_t nbytes() const;
-    void archive(Archive& with, std::size_t n_arms, std::size_t width, std::int64_t rounds,
+    void serialize(Archive& archive, std::size_t n_arms, std::size_t width, std::int64_t rounds,
                  double largest);
 
 private:
-    std::deque<WaitingLabel> waiting_;  // in the order of their rounds
+    std::deque<PendingLabel> pending_;  // in the order of their rounds
     std::int64_t answered_ = 0, dropped_ = 0;
 };
 
