@@ -1,4 +1,4 @@
-"""Both clients, called in the same way, and a real service."""
+"""Both clients behind one function, and a real service."""
 
 import asyncio
 import os
@@ -37,13 +37,13 @@ def connect(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 
 @pytest.fixture(autouse=True)
-def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_stopwise_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("STOPWISE_")]:
         monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A service that tests share, each with cascades of its own names."""
+    """A service shared by all tests; each uses its own cascade names."""
     with served(tmp_path_factory.mktemp("service")) as running:
         yield running

@@ -1,4 +1,4 @@
-"""A server on a real socket that treats each request by a script, then repeats its end."""
+"""A server that responds by a script; the last step is repeated."""
 
 import socket
 import threading
@@ -15,7 +15,7 @@ import msgspec
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer."""
+    """Respond."""
 
     body: Any
     status: int = 200
@@ -24,28 +24,28 @@ class Answer:
 
 @dataclass(frozen=True)
 class Drop:
-    """Close the connection without an answer, after a service was asked, if there is one."""
+    """Close the connection without a response; first forward the request to a service, if any."""
 
     service: str = ""
 
 
 @dataclass(frozen=True)
 class Forward:
-    """Answer as a service does."""
+    """Forward the request to a service and return its response."""
 
     service: str
 
 
 @dataclass(frozen=True)
 class Trickle:
-    """Answer, a byte at a time, after blanks that take ten minutes; without a body, never."""
+    """Respond byte by byte, after spaces that take ten minutes; without a body, never."""
 
     body: Any = None
     every: float = 0.05
 
 
-class Seen(NamedTuple):
-    """A request that arrived."""
+class ReceivedRequest(NamedTuple):
+    """A request received by the server."""
 
     path: str
     headers: dict[str, str]
@@ -56,8 +56,8 @@ class Seen(NamedTuple):
         return self.headers.get("idempotency-key")
 
 
-# For ``rng=``: waits so long that no try comes after one that failed.
-GIVE_UP: Any = SimpleNamespace(uniform=lambda low, high: 1e9)
+# A random generator for ``rng=`` whose waits exceed the deadline.
+NO_RETRIES: Any = SimpleNamespace(uniform=lambda low, high: 1e9)
 Step: TypeAlias = Answer | Drop | Forward | Trickle
 
 
@@ -66,7 +66,7 @@ def refuse(status: int, code: str, **more: Any) -> Answer:
 
 
 def view(**policy: Any) -> Answer:
-    """Show a cascade."""
+    """Respond with a cascade."""
     arms = [{"name": name, "cost": 0.1} for name in ("history", "glucose", "insulin")]
     spec = {"name": "triage", "arms": arms, "context": 2, "policy": policy}
     counts = dict.fromkeys(
@@ -77,22 +77,22 @@ def view(**policy: Any) -> Answer:
     )
 
 
-class Scripted:
+class ScriptedServer:
     def __init__(self, *script: Step) -> None:
         self.script = list(script)
-        self.seen: list[Seen] = []
-        self.forwarded: list[Any] = []  # answers of the service, sent or not
+        self.requests: list[ReceivedRequest] = []
+        self.forwarded: list[Any] = []  # responses of the service, sent or dropped
         self.url = ""
 
-    def next(self, seen: Seen) -> Step:
-        self.seen.append(seen)
+    def next(self, request: ReceivedRequest) -> Step:
+        self.requests.append(request)
         return self.script.pop(0) if len(self.script) > 1 else self.script[0]
 
 
 @contextmanager
-def serving(*script: Step) -> Iterator[Scripted]:
-    scripted = Scripted(*script)
-    over = threading.Event()
+def serving(*script: Step) -> Iterator[ScriptedServer]:
+    scripted = ScriptedServer(*script)
+    stopped = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -100,8 +100,8 @@ def serving(*script: Step) -> Iterator[Scripted]:
         def answer(self) -> None:
             raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            seen = Seen(self.path, headers, msgspec.json.decode(raw) if raw else None)
-            match scripted.next(seen):
+            body = msgspec.json.decode(raw) if raw else None
+            match scripted.next(ReceivedRequest(self.path, headers, body)):
                 case Answer(body, status, headers):
                     content = body if isinstance(body, bytes) else msgspec.json.encode(body)
                     self.reply(status, content, headers)
@@ -116,11 +116,11 @@ def serving(*script: Step) -> Iterator[Scripted]:
                 case Trickle(body, every):
                     self.close_connection = True
                     content = msgspec.json.encode(body).rjust(int(600 / every))
-                    with suppress(OSError):  # the client has left
+                    with suppress(OSError):  # the client disconnected
                         if body is not None:
                             self.reply(200, b"", {"Content-Length": str(len(content))})
                         for byte in content:
-                            if over.wait(every):
+                            if stopped.wait(every):
                                 break
                             self.wfile.write(bytes([byte]) if body is not None else b"")
 
@@ -128,8 +128,14 @@ def serving(*script: Step) -> Iterator[Scripted]:
 
         def forward(self, url: str, content: bytes) -> httpx.Response:
             headers = {k: v for k, v in self.headers.items() if k.lower() != "host"}
-            how: Any = {"headers": headers, "content": content, "trust_env": False}
-            answer = httpx.request(self.command, url + self.path, verify=False, **how)
+            answer = httpx.request(
+                self.command,
+                url + self.path,
+                headers=headers,
+                content=content,
+                trust_env=False,
+                verify=False,
+            )
             scripted.forwarded.append(msgspec.json.decode(answer.content))
             return answer
 
@@ -151,7 +157,7 @@ def serving(*script: Step) -> Iterator[Scripted]:
     try:
         yield scripted
     finally:
-        over.set()
+        stopped.set()
         server.shutdown()
         thread.join()
         server.server_close()

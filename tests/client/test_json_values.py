@@ -1,4 +1,4 @@
-"""What callers pass becomes JSON values, or is refused before it is sent."""
+"""Conversion of arguments to JSON, and rejection of invalid ones before sending."""
 
 import enum
 from typing import Any
@@ -29,27 +29,27 @@ class Colour(enum.StrEnum):
 
 
 def test_a_context_is_a_list_of_numbers() -> None:
-    for given in (
+    for context in (
         [0.1, 1],
         np.array([0.1, 1.0]),
         [np.float64(0.1), np.int8(1)],
         np.array([0.1, 1.0], dtype=object),
     ):
-        assert context_value(given) == [0.1, 1.0]  # to the last bit
-        assert all(type(value) is float for value in context_value(given))
+        assert context_value(context) == [0.1, 1.0]
+        assert all(type(value) is float for value in context_value(context))
     assert context_value({"age": np.float32(0.5), "bmi": 1}) == {"age": 0.5, "bmi": 1.0}
 
 
 @pytest.mark.parametrize(
-    "given",
+    "context",
     [5, "12", ["1", "2"], [[1, 2]], [1, None], [np.nan], {"age": np.inf}, {"age": [1, 2]}],
 )
-def test_what_is_no_context_is_refused_before_it_is_sent(given: Any) -> None:
+def test_an_invalid_context_is_rejected(context: Any) -> None:
     with pytest.raises(sw.errors.InvalidContextError):
-        context_value(given)
+        context_value(context)
 
 
-def test_the_row_that_is_wrong_is_named() -> None:
+def test_an_invalid_row_is_reported_by_its_number() -> None:
     assert context_values([[1, 2], {"a": 3}]) == [[1.0, 2.0], {"a": 3.0}]
     with pytest.raises(sw.errors.InvalidContextError, match="context 1"):
         context_values(np.array([[0.0], [np.nan]]))
@@ -59,7 +59,7 @@ def test_the_row_that_is_wrong_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("outputs", "expected"),
     [
         (["ill", None], ["ill", None]),
         ((np.int64(1), np.bool_(True), np.str_("a"), Colour.RED), [1, True, "a", "red"]),
@@ -68,42 +68,50 @@ def test_the_row_that_is_wrong_is_named() -> None:
         ([{"box": (1, np.array([2, 3]))}], [{"box": [1, [2, 3]]}]),
     ],
 )
-def test_outputs_are_json(given: Any, expected: Any) -> None:
-    sent = output_values(given)
+def test_outputs_are_converted_to_json(outputs: Any, expected: Any) -> None:
+    sent = output_values(outputs)
     assert sent == msgspec.json.decode(msgspec.json.encode(sent)) == expected
 
 
 @pytest.mark.parametrize(
-    "given",
+    "outputs",
     ["ill", {1, 2}, [np.nan], [{"a"}], [{1: 2}], [b"ill"], [np.datetime64("2020-01-01")]],
 )
-def test_outputs_that_json_does_not_have_are_refused(given: Any) -> None:
+def test_outputs_without_a_json_form_are_rejected(outputs: Any) -> None:
     with pytest.raises(sw.errors.InvalidOutputsError):
-        output_values(given)
+        output_values(outputs)
+
+
+def test_a_required_value_must_not_be_none() -> None:
     with pytest.raises(sw.errors.InvalidOutputsError):
         required_value(None, "the label")
 
 
-def test_a_label_is_the_right_answer_or_which_arms_were_right() -> None:
+def test_a_label_is_an_answer_or_given_by_arm() -> None:
     encode = msgspec.json.encode
     assert encode(label_report("ill", None)) == b'{"label":"ill"}'
     right = {"history": np.False_, "glucose": True}
     assert encode(label_report(None, right)) == b'{"right":{"history":false,"glucose":true}}'
-    refused: list[tuple[Any, Any, str]] = [
+
+
+@pytest.mark.parametrize(
+    ("label", "right", "message"),
+    [
         ("ill", {"history": True}, "not both"),
         (None, None, "label must not be None"),
         (None, [True, False], "right must be a dict"),
         (None, {"history": 1}, "True or False for each arm, got 1 for 'history'"),
-    ]
-    for label, given, words in refused:
-        with pytest.raises(sw.errors.InvalidOutputsError, match=words):
-            label_report(label, given)
+    ],
+)
+def test_an_invalid_label_is_rejected(label: Any, right: Any, message: str) -> None:
+    with pytest.raises(sw.errors.InvalidOutputsError, match=message):
+        label_report(label, right)
 
 
 # ------------------------------------------------------------------------------------- cascades
 
 
-def test_the_arms_and_the_policy_are_those_given() -> None:
+def test_a_spec_has_the_arms_and_the_policy() -> None:
     settings = {"forced_rounds": np.int64(20)}
     spec = cascade_spec("triage", CASCADE, ["age", "bmi"], None, "thompson", 10, settings)
     assert spec == CascadeSpec(
@@ -126,18 +134,18 @@ def test_the_arms_and_the_policy_are_those_given() -> None:
         sw.PerPair({(0, 1): sw.Identity(), (0, 2): sw.Identity(), (1, 2): sw.Polynomial()}),
     ],
 )
-def test_features_that_were_sent_are_the_same(features: Any) -> None:
+def test_features_survive_serialization(features: Any) -> None:
     spec = cascade_spec("triage", CASCADE, 2, features=features).features
     sent = msgspec.json.decode(msgspec.json.encode(spec))
     if "maps" in sent:
-        there = BoundFeatures.from_spec({**sent, "context_dim": 2, "n_arms": 3})
+        received = BoundFeatures.from_spec({**sent, "context_dim": 2, "n_arms": 3})
     else:
-        there = bind(map_from_spec(sent), 2, 3)
-    assert there == bind(features, 2, 3)
+        received = bind(map_from_spec(sent), 2, 3)
+    assert received == bind(features, 2, 3)
     assert cascade_spec("triage", CASCADE, 2, features=sent).features == spec
 
 
-def test_what_the_service_cannot_have_is_refused() -> None:
+def test_unsupported_cascades_features_and_settings_are_rejected() -> None:
     def function(x: Any) -> Any:
         return x
 
@@ -152,7 +160,7 @@ def test_what_the_service_cannot_have_is_refused() -> None:
             cascade_spec("triage", cascade, 2, features=features, settings=settings)
 
 
-def test_create_takes_a_complete_spec_or_a_cascade() -> None:
+def test_create_accepts_a_complete_spec_or_a_cascade() -> None:
     requests = Requests(None, None, Retries(1, 1, None))
     spec = cascade_spec("triage", CASCADE, 2)
     steps = next(requests.create(spec)), next(requests.create("triage", CASCADE, context=2))
@@ -163,6 +171,6 @@ def test_create_takes_a_complete_spec_or_a_cascade() -> None:
         (spec, CASCADE, None),
         (spec, None, 2),
     ]
-    for given, cascade, context in mistakes:
+    for spec_or_name, cascade, context in mistakes:
         with pytest.raises(sw.errors.InvalidParameterError):
-            requests.create(given, cascade, context=context)
+            requests.create(spec_or_name, cascade, context=context)

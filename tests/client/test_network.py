@@ -1,4 +1,4 @@
-"""Both clients against a server that fails in scripted ways, over real sockets."""
+"""Both clients against a server with scripted failures."""
 
 import socket
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import pytest
 
 import stopwise as sw
 from stopwise.service.domain.messages import RoundAnswer
-from tests.client.scripted import GIVE_UP, Answer, Drop, Trickle, serving, view
+from tests.client.scripted import NO_RETRIES, Answer, Drop, Trickle, serving, view
 
 Connect = Callable[..., Callable[..., Any]]
 OPENED = Answer(
@@ -25,14 +25,14 @@ ANSWER = RoundAnswer("1-a", "open", "rule", 0.01, stop=0, next=0)
         ("create", ("triage", sw.Cascade([0.1, 0.2])), view().body),
     ],
 )
-def test_whatever_creates_something_has_one_key_for_all_tries(
+def test_all_tries_of_a_call_share_an_idempotency_key(
     connect: Connect, method: str, args: tuple[Any, ...], answer: Any
 ) -> None:
     more = {"context": 1} if method == "create" else {}
     with serving(Drop(), Drop(), Answer(answer, 201), Answer(answer, 201)) as server:
         connect(server.url)(method, *args, **more)
         connect(server.url)(method, *args, **more, idempotency_key="mine")
-    lost, again, repeated, own = server.seen
+    lost, again, repeated, own = server.requests
     assert lost.key == again.key == repeated.key
     assert lost.key
     assert lost.body == again.body == repeated.body == own.body
@@ -40,7 +40,7 @@ def test_whatever_creates_something_has_one_key_for_all_tries(
 
 
 @pytest.mark.parametrize("body", [None, OPENED.body])
-def test_an_answer_that_never_comes_or_trickles_is_a_timeout(connect: Connect, body: Any) -> None:
+def test_a_missing_or_slow_response_times_out(connect: Connect, body: Any) -> None:
     with serving(Trickle(body)) as server, pytest.raises(sw.errors.ServiceError) as caught:
         connect(server.url, timeout=0.3, deadline=0.8)("open", "triage", [0.5])
     assert (caught.value.status, caught.value.code) == (0, "timeout")
@@ -48,33 +48,33 @@ def test_an_answer_that_never_comes_or_trickles_is_a_timeout(connect: Connect, b
         assert connect(server.url, timeout=0.3)("open", "triage", [0.5]) == ANSWER
 
 
-def test_an_address_where_nobody_listens_is_named(connect: Connect) -> None:
+def test_an_unreachable_address_is_reported(connect: Connect) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, and not listening
+        taken.bind(("127.0.0.1", 0))  # bound but not listening
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(sw.errors.ServiceError) as caught:
-            connect(url, rng=GIVE_UP)("cascades")
+            connect(url, rng=NO_RETRIES)("cascades")
         assert not connect(url)("ready")
     assert (caught.value.status, caught.value.code) == (0, "unreachable")
     assert url in str(caught.value)
-    assert caught.value.__cause__ is caught.value.__context__ is None  # no foreign traceback
+    assert caught.value.__cause__ is caught.value.__context__ is None  # no traceback of httpx
 
 
-def test_a_redirect_is_not_followed_with_the_key(connect: Connect) -> None:
+def test_a_redirect_is_not_followed(connect: Connect) -> None:
     with serving(OPENED) as elsewhere:
         moved = Answer(b"", 307, {"Location": elsewhere.url})
         with serving(moved) as server, pytest.raises(sw.errors.ServiceError) as caught:
             connect(server.url, key="s3cret")("open", "triage", [0.5])
     assert caught.value.status == 307
-    assert elsewhere.seen == []
+    assert elsewhere.requests == []
 
 
-def test_a_path_is_preserved_and_proxies_are_not_for_this_machine(
+def test_a_path_is_preserved_and_proxies_are_not_used_for_loopback(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody listens to port 9
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # an unused port
     with serving(OPENED) as server:
         url = server.url + "/behind/a/proxy/"
-        assert connect(url, rng=GIVE_UP)("open", "triage", [0.5]) == ANSWER
-    assert server.seen[0].path == "/behind/a/proxy/v1/cascades/triage/rounds"
+        assert connect(url, rng=NO_RETRIES)("open", "triage", [0.5]) == ANSWER
+    assert server.requests[0].path == "/behind/a/proxy/v1/cascades/triage/rounds"

@@ -1,4 +1,4 @@
-"""The clients as Python sees them: equal, light, and silent about the key."""
+"""Signatures, imports, arguments and secrecy of the clients."""
 
 import inspect
 import io
@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 import stopwise as sw
-from tests.client.scripted import GIVE_UP, Answer, refuse, serving
+from tests.client.scripted import NO_RETRIES, Answer, refuse, serving
 
 Connect = Callable[..., Callable[..., Any]]
-SECRET = "s3cr" + "et"  # in parts: tracebacks quote the lines of this file
+SECRET = "s3cr" + "et"  # concatenated, because tracebacks quote this file
 
 
 def public(kind: type) -> dict[str, inspect.Signature]:
@@ -35,7 +35,7 @@ def test_both_clients_have_the_same_methods() -> None:
         assert signature.return_annotation == awaiting[name].return_annotation, name
 
 
-def test_httpx_is_imported_when_a_client_is_made() -> None:
+def test_httpx_is_imported_by_the_first_client() -> None:
     script = """
 import sys, stopwise
 stopwise.Client, stopwise.AsyncClient
@@ -47,30 +47,32 @@ assert "httpx" in sys.modules
 
 
 @pytest.mark.parametrize("kind", [sw.Client, sw.AsyncClient])
-def test_the_environment_names_the_service(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_url_comes_from_the_environment_or_the_argument(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert repr(kind()) == f"{kind.__name__}('http://127.0.0.1:8350')"
     monkeypatch.setenv("STOPWISE_URL", "https://stopwise.example/api/")
     assert repr(kind()) == f"{kind.__name__}('https://stopwise.example/api')"
     assert "http://other" in repr(kind("http://other"))
-    monkeypatch.setitem(sys.modules, "httpx", None)  # as if it were not installed
+    monkeypatch.setitem(sys.modules, "httpx", None)  # simulates a missing package
     with pytest.raises(sw.errors.MissingPackageError, match=r"pip install .*\[client\]'"):
         kind()
 
 
-def test_the_key_is_sent_and_an_argument_wins(
+def test_the_key_comes_from_the_environment_or_the_argument(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STOPWISE_KEY", "from-outside\n")
     with serving(Answer({"cascades": []})) as server:
         connect(server.url)("cascades")
-        connect(server.url, key="given")("cascades")
+        connect(server.url, key="explicit")("cascades")
         monkeypatch.delenv("STOPWISE_KEY")
         connect(server.url)("cascades")
-    sent = [seen.headers.get("authorization") for seen in server.seen]
-    assert sent == ["Bearer from-outside", "Bearer given", None]
+    sent = [request.headers.get("authorization") for request in server.requests]
+    assert sent == ["Bearer from-outside", "Bearer explicit", None]
 
 
-def test_the_key_is_never_shown(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_key_is_never_revealed(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     shown = io.StringIO()
     with serving(refuse(401, "unauthorized")) as server:
@@ -79,7 +81,7 @@ def test_the_key_is_never_shown(connect: Connect, caplog: pytest.LogCaptureFixtu
             connect(url, key=SECRET)("cascades")
     shown.write("".join(traceback.format_exception(caught.value)) + repr(caught.value))
     with pytest.raises(sw.errors.ServiceError) as caught:
-        connect(url, key=SECRET, rng=GIVE_UP)("cascades")  # nobody is there any more
+        connect(url, key=SECRET, rng=NO_RETRIES)("cascades")  # the server has stopped
     shown.write("".join(traceback.format_exception(caught.value)) + repr(vars(caught.value)))
     shown.write(repr(sw.Client(key=SECRET)) + str(sw.AsyncClient(key=SECRET)))
     for bad in (f"{SECRET} {SECRET}", f"{SECRET}\r\nX: y", f"{SECRET}é"):
@@ -89,28 +91,42 @@ def test_the_key_is_never_shown(connect: Connect, caplog: pytest.LogCaptureFixtu
     with pytest.raises(sw.errors.InvalidParameterError) as refused:
         sw.Client(f"http://me:{SECRET}@example.org")
     shown.write(str(refused.value))
-    sw.Client("http://example.org/team@x")  # names no user
+    sw.Client("http://example.org/team@x")  # a path with @ is valid
     assert SECRET not in shown.getvalue() + caplog.text
 
 
-ADDRESSES = ("", "example.org", "ftp://a", "http://", "http://a?b=c", "http://a/b c", "http://a:b")
-# Of these, the first three are refused only where httpx reads them.
-ADDRESSES += ("http://999.9.9.9", "http://xn--a", "http://a\0", "http://[::1", "http://a:99999")
+INVALID_URLS = (
+    "",
+    "example.org",
+    "ftp://a",
+    "http://",
+    "http://a?b=c",
+    "http://a/b c",
+    "http://a:b",
+    "http://[::1",
+    "http://a:99999",
+    # Only httpx rejects these.
+    "http://999.9.9.9",
+    "http://xn--a",
+    "http://a\0",
+)
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        *({"url": url} for url in ADDRESSES),
-        *({"timeout": 0}, {"timeout": "5"}, {"deadline": float("nan")}),
+        *({"url": url} for url in INVALID_URLS),
+        {"timeout": 0},
+        {"timeout": "5"},
+        {"deadline": float("nan")},
     ],
 )
-def test_addresses_and_times_are_checked(options: dict[str, Any]) -> None:
+def test_invalid_urls_and_times_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(sw.errors.InvalidParameterError):
         sw.Client(**options)
 
 
-def test_a_name_or_an_id_cannot_lead_elsewhere(connect: Connect) -> None:
+def test_names_and_ids_cannot_change_the_path(connect: Connect) -> None:
     with serving(refuse(404, "unknown_round")) as server:
         for name in ("", "Triage", "..", "a" * 65, "a?b", 5):
             with pytest.raises(sw.errors.InvalidParameterError):
@@ -120,11 +136,11 @@ def test_a_name_or_an_id_cannot_lead_elsewhere(connect: Connect) -> None:
                 connect(server.url)("look_up", "triage", wrong)
         with pytest.raises(sw.errors.ServiceError):
             connect(server.url)("look_up", "triage", "../../state?x=1#y")
-    (seen,) = server.seen
-    assert seen.path == "/v1/cascades/triage/rounds/..%2F..%2Fstate%3Fx%3D1%23y"
+    (request,) = server.requests
+    assert request.path == "/v1/cascades/triage/rounds/..%2F..%2Fstate%3Fx%3D1%23y"
 
 
-def test_an_httpx_client_of_your_own_is_used_and_left_open() -> None:
+def test_a_custom_httpx_client_is_used_and_not_closed() -> None:
     with serving(Answer({"cascades": []})) as server:
         with (
             httpx.Client(headers={"X-Mine": "yes"}) as http,
@@ -132,7 +148,7 @@ def test_an_httpx_client_of_your_own_is_used_and_left_open() -> None:
         ):
             client.close()
             client.cascades()
-        assert server.seen[0].headers["x-mine"] == "yes"
+        assert server.requests[0].headers["x-mine"] == "yes"
         closed = sw.Client(server.url)
         closed.close()
         closed.close()

@@ -1,4 +1,4 @@
-"""docs/client.md and docs/curl.md, run from top to bottom against a real service."""
+"""The pages docs/client.md and docs/curl.md, run against a real service."""
 
 import io
 import re
@@ -14,8 +14,8 @@ from stopwise.service.http.routes import ROUTES
 from tests.service.harness import agrees, served
 
 DOCS = Path(__file__).parents[2] / "docs"
-URL = "http://127.0.0.1:8350"  # on the pages
-PRINTED = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)  # with what it prints behind it
+URL = "http://127.0.0.1:8350"  # of the service on the pages
+PRINTED = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)  # with its output as a comment
 ID = re.compile(r'"id": ?"([^"…]+)"')
 
 
@@ -24,7 +24,9 @@ def blocks(page: str, language: str) -> list[str]:
     return fenced.findall((DOCS / page).read_text(encoding="utf-8"))
 
 
-def test_the_page_of_the_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_client_page_prints_the_documented_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names: dict[str, object] = {"__name__": "page"}
     with served(tmp_path) as service:
         monkeypatch.setenv("STOPWISE_URL", service.url)
@@ -39,45 +41,47 @@ def test_the_page_of_the_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def commands() -> list[tuple[str, str]]:
-    """Return each curl command with what is shown below it: from the first line without \\ on."""
-    found: list[tuple[str, str]] = []
+    """Return each curl command with its documented output."""
+    pairs: list[tuple[str, str]] = []
     for block in blocks("curl.md", "console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             lines = part.splitlines()
             size = next(n for n in range(1, len(lines) + 1) if complete("\n".join(lines[:n])))
-            found.append(("\n".join(lines[:size]), "\n".join(lines[size:])))
-    return found
+            pairs.append(("\n".join(lines[:size]), "\n".join(lines[size:])))
+    return pairs
 
 
 def complete(command: str) -> bool:
     try:
         shlex.split(command)
-    except ValueError:  # within quotes
+    except ValueError:  # an open quote
         return False
     return not command.endswith("\\")
 
 
-def test_the_page_of_curl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STOPWISE_KEY", "not-asked-for-here")
+def test_the_curl_page_has_the_documented_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STOPWISE_KEY", "not-required")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with served(tmp_path) as service:
-        real = {URL: service.url}  # what the page calls it, and what it is here: ids too
+        actual = {URL: service.url}  # URL and ids on the page → those of this run
 
-        def here(text: str) -> str:
-            for shown, name in real.items():
-                text = text.replace(shown, name)
+        def substitute(text: str) -> str:
+            for documented, value in actual.items():
+                text = text.replace(documented, value)
             return text
 
         for command, shown in commands():
-            bash = ["bash", "-o", "pipefail", "-c", here(command)]
+            bash = ["bash", "-o", "pipefail", "-c", substitute(command)]
             done = subprocess.run(bash, capture_output=True, check=False, text=True, timeout=60)
             assert done.returncode == 0, f"{command}\n{done.stderr}"
-            for one, other in zip(ID.findall(shown), ID.findall(done.stdout), strict=False):
-                real.setdefault(one, other)
-            assert agrees(done.stdout, here(shown)), f"{command}\n{done.stdout}\n{shown}"
+            for documented, id_ in zip(ID.findall(shown), ID.findall(done.stdout), strict=False):
+                actual.setdefault(documented, id_)
+            assert agrees(done.stdout, substitute(shown)), f"{command}\n{done.stdout}\n{shown}"
 
 
-def test_every_route_is_on_the_page_of_curl() -> None:
+def test_the_curl_page_uses_every_route() -> None:
     requests: set[tuple[str, str]] = set()
     for command, _ in commands():
         words = shlex.split(command)

@@ -1,4 +1,4 @@
-"""What both clients do about answers and failures, on a clock of the test's own."""
+"""Retries, timeouts and error responses, with a simulated clock."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ GONE = ConnectionLost("gone")
 
 
 class Driver:
-    """Does the steps of an exchange by a script; time passes only in pauses and lost tries."""
+    """Performs the steps of an exchange by a script; time passes in pauses and lost tries only."""
 
     def __init__(
         self, *script: Reply | ConnectionLost, lost_takes: float = 0.0, seed: int = 0
@@ -69,9 +69,9 @@ class Driver:
         return caught.value
 
 
-def test_waits_are_uniform_below_a_doubling_limit() -> None:
-    # Each pause over its limit is uniform in [0, 1]: the mean of 300 of them is off by more than
-    # 0.1 with probability below 1e-8 (six standard deviations); the seeds are fixed.
+def test_waits_are_uniform_below_an_exponential_limit() -> None:
+    # Pauses divided by their limits are uniform in [0, 1]. The mean of 300 of them deviates by more
+    # than 0.1 with a probability below 1e-8 (six standard deviations), and the seeds are fixed.
     shares: list[float] = []
     for seed in range(60):
         driver = Driver(*[GONE] * 5, Reply(200, OPENED), seed=seed)
@@ -92,19 +92,19 @@ def test_retry_after_is_respected_up_to_a_limit(status: int, header: str, least:
     assert least <= pause <= least + FIRST_WAIT
 
 
-def test_it_gives_up_at_the_deadline_with_what_the_service_answered() -> None:
+def test_after_the_deadline_the_last_response_is_raised() -> None:
     driver = Driver(BUSY)
     error = driver.refused()
     assert (error.status, error.code) == (503, "unavailable")
     assert "the disk is full" in str(error)
     assert f"after {len(driver.sent)} tries" in error.__notes__[0]
     assert len(driver.sent) > 5
-    driver = Driver(BUSY._replace(retry_after="4"))  # no wait for what would come too late
+    driver = Driver(BUSY._replace(retry_after="4"))  # no retry after the deadline
     driver.refused()
     assert all(pause >= 4 for pause in driver.pauses)
 
 
-def test_what_is_left_limits_each_try() -> None:
+def test_the_remaining_time_limits_each_try() -> None:
     driver = Driver(ConnectionLost("nothing came", "timeout"), lost_takes=10.0)
     error = driver.refused()
     assert (error.status, error.code) == (0, "timeout")
@@ -113,7 +113,7 @@ def test_what_is_left_limits_each_try() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 422, 501])
-def test_a_refusal_is_final(status: int) -> None:
+def test_client_errors_are_not_retried(status: int) -> None:
     body = b'{"error": {"code": "why", "message": "because", "field": "context"}}'
     driver = Driver(Reply(status, body))
     error = driver.refused()
@@ -121,16 +121,16 @@ def test_a_refusal_is_final(status: int) -> None:
     assert len(driver.sent) == 1
 
 
-def test_a_defect_is_tried_once_more() -> None:
-    defect = Reply(500, b'{"error": {"code": "internal", "message": "a defect"}}')
-    assert Driver(defect, Reply(201, OPENED)).open().id == "1-a"
-    driver = Driver(BUSY, defect, BUSY, defect)
+def test_an_internal_error_is_retried_once() -> None:
+    internal = Reply(500, b'{"error": {"code": "internal", "message": "internal error"}}')
+    assert Driver(internal, Reply(201, OPENED)).open().id == "1-a"
+    driver = Driver(BUSY, internal, BUSY, internal)
     error = driver.refused()
     assert (error.status, error.code) == (500, "internal")
     assert len(driver.sent) == 4
 
 
-def test_what_would_fail_again_is_not_tried_again() -> None:
+def test_permanent_failures_are_not_retried() -> None:
     driver = Driver(ConnectionLost("the certificate is wrong", permanent=True))
     assert "the certificate is wrong" in str(driver.refused())
     assert len(driver.sent) == 1
@@ -139,17 +139,17 @@ def test_what_would_fail_again_is_not_tried_again() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"id": 5}', b"\xff\xfe", b"null"])
 @pytest.mark.parametrize("status", [200, 404])
-def test_an_answer_of_another_program_is_a_bad_answer(status: int, body: bytes) -> None:
+def test_an_unexpected_body_is_a_bad_answer(status: int, body: bytes) -> None:
     error = Driver(Reply(status, body)).refused()
     assert (error.status, error.code) == (status, "bad_answer")
 
 
-def test_a_newer_service_may_answer_more() -> None:
+def test_unknown_fields_of_a_response_are_ignored() -> None:
     more = OPENED[:-1] + b', "confidence": 0.9}'
     assert Driver(Reply(200, more)).open().stop == 1
 
 
-def test_ready_waits_until_time_is_up() -> None:
+def test_ready_waits_until_its_timeout() -> None:
     driver = Driver(GONE, BUSY, Reply(200, b"{}"))
     assert driver.do(driver.requests.ready(wait=5))
     assert len(driver.sent) == 3
@@ -163,7 +163,7 @@ def test_ready_waits_until_time_is_up() -> None:
         driver.do(driver.requests.ready(wait=5))
 
 
-def test_no_contexts_need_no_request() -> None:
+def test_an_empty_batch_sends_no_request() -> None:
     with pytest.raises(StopIteration) as end:
         next(Driver(BUSY).requests.open_many("triage", np.empty((0, 2))))
     assert end.value.value == []

@@ -1,4 +1,4 @@
-"""Complete rounds: which requests `run` sends, to a server with a script."""
+"""Requests of `run`, against a scripted server."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import stopwise as sw
-from tests.client.scripted import GIVE_UP, Answer, Scripted, refuse, serving, view
+from tests.client.scripted import NO_RETRIES, Answer, ScriptedServer, refuse, serving, view
 
 Connect = Callable[..., Any]
 
@@ -15,7 +15,7 @@ def answer(status: str = "open", **fields: Any) -> Answer:
     return Answer({"id": "0-a", "status": status, "arm": "history", "cost": 0.0, **fields})
 
 
-# the complete context is known from the start; or stages reveal it
+# Responses for a complete context, and for a context that stages reveal.
 COMPLETE = [view(), answer(stop=2, next=0), answer("learned", stop=2)]
 STAGED = [
     view(kind="uss-laplace", reveals=[1, 1]),
@@ -25,11 +25,13 @@ STAGED = [
 ]
 
 
-def reports(server: Scripted) -> list[dict[str, Any]]:
-    return [seen.body for seen in server.seen if seen.path.endswith("/rounds/0-a/outputs")]
+def reports(server: ScriptedServer) -> list[dict[str, Any]]:
+    return [
+        request.body for request in server.requests if request.path.endswith("/rounds/0-a/outputs")
+    ]
 
 
-def given(outputs: Any, revealed: Any = (), final: bool = False) -> Any:
+def report_body(outputs: Any, revealed: Any = (), final: bool = False) -> Any:
     return {"outputs": outputs, "revealed": list(revealed), "final": final}
 
 
@@ -48,22 +50,22 @@ def stages(*reveal: int) -> list[Any]:
 @pytest.mark.parametrize(
     ("script", "outputs"), [(COMPLETE, ["out 0"]), ([*STAGED[:3], answer("learned")], {})]
 )
-def test_a_stage_that_fails_ends_the_round(
+def test_a_failed_stage_ends_the_round(
     connect: Connect, script: list[Answer], outputs: Any, fails: Any
 ) -> None:
     with serving(*script) as server:
         arms = [stages()[0], fails, stages()[2]]
         done = connect(server.url)("run", "triage", [0.5], arms, case="a case")
-    assert reports(server)[-1] == given(outputs, final=True)
+    assert reports(server)[-1] == report_body(outputs, final=True)
     assert done.answer == {"arm": 0, "case": "a case"}
     assert (done.stop, done.outputs, done.failure.arm) == (0, ("out 0",), 1)
     with serving(*COMPLETE) as server:
         done = connect(server.url)("run", "triage", [0.5], [fails, *stages()[1:]])
-    assert reports(server) == [given([], final=True)]
+    assert reports(server) == [report_body([], final=True)]
     assert (done.stop, done.answer, done.outputs) == (None, None, ())
 
 
-def test_stages_that_do_not_fit_open_no_round(connect: Connect) -> None:
+def test_invalid_stages_are_rejected_before_opening_a_round(connect: Connect) -> None:
     wrong: list[list[Any]] = [
         stages()[:2],
         [*stages()[:2], sw.Stage(str, name="history")],
@@ -74,24 +76,24 @@ def test_stages_that_do_not_fit_open_no_round(connect: Connect) -> None:
         for arms in wrong:
             with pytest.raises(sw.errors.InvalidParameterError):
                 connect(server.url)("run", "triage", [0.5], arms)
-    assert {seen.path for seen in server.seen} == {"/v1/cascades/triage"}
+    assert {request.path for request in server.requests} == {"/v1/cascades/triage"}
 
 
-def test_the_newest_answer_is_in_the_error_if_it_cannot_be_reported(connect: Connect) -> None:
+def test_an_unreported_answer_is_in_a_note_of_the_error(connect: Connect) -> None:
     script = [*STAGED[:3], refuse(503, "unavailable")]
     arms = [lambda case: "one", lambda case: "two", lambda case: "three"]
     with serving(*script) as server, pytest.raises(sw.errors.ServiceError) as caught:
-        connect(server.url, rng=GIVE_UP)("run", "triage", [0.5], arms)
+        connect(server.url, rng=NO_RETRIES)("run", "triage", [0.5], arms)
     assert caught.value.code == "unavailable"
     assert any("'two'" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize("end", [answer("learned"), refuse(404, "unknown_round")])
-def test_a_round_whose_outputs_are_refused_is_ended(connect: Connect, end: Answer) -> None:
+def test_a_round_with_rejected_outputs_is_ended(connect: Connect, end: Answer) -> None:
     script = [*STAGED[:2], refuse(422, "invalid", field="revealed"), end]
     with serving(*script) as server, pytest.raises(sw.errors.ServiceError) as caught:
         connect(server.url)("run", "triage", [0.5], stages(0))
     assert (caught.value.status, caught.value.field) == (422, "revealed")
-    assert reports(server)[1:] == [given({}, final=True)]
+    assert reports(server)[1:] == [report_body({}, final=True)]
     notes = " ".join(caught.value.__notes__)
     assert ("Ending the round failed" in notes) == (end.status == 404)

@@ -1,4 +1,4 @@
-"""Both clients against the real service."""
+"""Both clients against a real service."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,17 +23,17 @@ WIDE = sw.Polynomial(degree=2)
 
 @pytest.fixture
 def name() -> str:
-    """A cascade's name of this test's own."""
+    """A unique name for a cascade."""
     return uuid4().hex
 
 
-def test_a_complete_round_trip(service: Served, connect: Connect, name: str) -> None:
+def test_every_method_of_a_client(service: Served, connect: Connect, name: str) -> None:
     ask = connect(service.url)
     context = ["age", "bmi"]
     created = ask("create", name, CASCADE, context=context, features=WIDE, **USS_PD, **SETTINGS)
     assert (created.status, created.rounds, created.spec.tradeoff) == ("active", 0, 1.0)
     assert created.spec.policy == {"kind": "uss-pd", **SETTINGS}
-    assert ask("create", created.spec).created == created.created  # the same again is the same
+    assert ask("create", created.spec).created == created.created  # creating it again
 
     opened = ask("open", name, {"bmi": np.float32(0.75), "age": 0.2}, evidence=True)
     assert (opened.status, opened.next, opened.stop, opened.arm) == ("open", 0, 2, "insulin")
@@ -49,7 +49,7 @@ def test_a_complete_round_trip(service: Served, connect: Connect, name: str) -> 
     assert view.outputs == {"history": "ill", "glucose": "ill", "insulin": "well"}
 
     many = ask("open_many", name, np.eye(2), evidence=True)
-    assert [ask("look_up", name, one.id).context for one in many] == [[1, 0], [0, 1]]
+    assert [ask("look_up", name, opened.id).context for opened in many] == [[1, 0], [0, 1]]
     assert ask("report", name, many[0].id, ["ill"], final=True).status == "learned"
     assert ask("label", name, many[0].id, right={"history": np.True_}).labelled == 2
     assert ask("label", name, many[0].id, right={"history": True}).repeated
@@ -62,7 +62,7 @@ def test_a_complete_round_trip(service: Served, connect: Connect, name: str) -> 
 
 
 def stages() -> list[Any]:
-    """Three tests that agree where the first number is large."""
+    """Return three tests that agree if the first number is large."""
     return [
         lambda x: "ill" if x[0] > 0 else "well",
         lambda x: "ill" if x[0] + 0.3 * x[1] > 0 else "well",
@@ -84,34 +84,39 @@ STEPS = sw.PerStage([sw.Polynomial(degree=1), sw.Polynomial(degree=2)])
 
 
 @pytest.mark.parametrize(
-    ("features", "arms", "known", "more"),
+    ("features", "arms", "context_dim", "options"),
     [(WIDE, stages(), 2, {}), (STEPS, revealing(), 1, {"reveals": [0, 1], "explore": 0.05})],
     ids=["complete", "revealed"],
 )
-def test_rounds_run_through_the_service_are_those_of_a_runner(
-    service: Served, connect: Connect, name: str, features: Any, arms: Any, known: int, more: Any
+def test_run_gives_the_rounds_of_a_runner(
+    service: Served,
+    connect: Connect,
+    name: str,
+    features: Any,
+    arms: Any,
+    context_dim: int,
+    options: dict[str, Any],
 ) -> None:
-    cases = np.random.default_rng(known).uniform(-1, 1, (40, 2))
-    settings = SETTINGS | more
-    policy = sw.USSPD(CASCADE, features, context_dim=known, **settings)
-    runner = sw.Runner(policy, arms, context=lambda x: x[:known])
+    cases = np.random.default_rng(context_dim).uniform(-1, 1, (40, 2))
+    settings = SETTINGS | options
+    policy = sw.USSPD(CASCADE, features, context_dim=context_dim, **settings)
+    runner = sw.Runner(policy, arms, context=lambda x: x[:context_dim])
     expected = [(done.stop, done.answer, done.outputs) for done in runner.run_many(cases)]
-    given = {"context": known, "features": features, **USS_PD, **settings}
-    connect(service.url)("create", name, CASCADE, **given)
     ask = connect(service.url)
-    played = [ask("run", name, x[:known], arms, case=x) for x in cases]
-    assert [(done.stop, done.answer, done.outputs) for done in played] == expected
-    assert len({stop for stop, *_ in expected}) > 1  # some stopped early
+    ask("create", name, CASCADE, context=context_dim, features=features, **USS_PD, **settings)
+    outcomes = [ask("run", name, x[:context_dim], arms, case=x) for x in cases]
+    assert [(done.stop, done.answer, done.outputs) for done in outcomes] == expected
+    assert len({stop for stop, *_ in expected}) > 1  # the stops vary
     view = connect(service.url)("cascade", name)
     assert (view.rounds, view.learned, view.open) == (40, 40, 0)
 
 
-def test_async_stages_are_awaited_or_refused(service: Served, name: str) -> None:
+def test_async_stages_require_an_async_client(service: Served, name: str) -> None:
     async def insulin(x: Any) -> str:
         await asyncio.sleep(0)
         return "ill"
 
-    def handed_on(x: Any) -> Any:
+    def returns_a_coroutine(x: Any) -> Any:
         return insulin(x)
 
     async def main() -> Outcome:
@@ -121,12 +126,12 @@ def test_async_stages_are_awaited_or_refused(service: Served, name: str) -> None
 
     assert asyncio.run(main()).outputs == ("ill", "ill", "ill")
     with sw.Client(service.url) as client:
-        for last in (insulin, handed_on):
+        for last in (insulin, returns_a_coroutine):
             with pytest.raises(sw.errors.InvalidParameterError, match="AsyncClient"):
                 client.run(name, [0.1, 0.2], [*stages()[:2], last])
 
 
-def test_one_client_serves_many_threads_and_tasks(service: Served, name: str) -> None:
+def test_threads_and_tasks_share_a_client(service: Served, name: str) -> None:
     cases = np.random.default_rng(3).uniform(-1, 1, (40, 2))
     with sw.Client(service.url) as client:
         client.create(name, CASCADE, context=2)
@@ -140,19 +145,19 @@ def test_one_client_serves_many_threads_and_tasks(service: Served, name: str) ->
     assert len({opened.id for opened in rounds + asyncio.run(main())}) == 80
 
 
-def test_a_request_whose_answer_is_lost_counts_once(
+def test_a_request_with_a_lost_response_is_executed_once(
     service: Served, connect: Connect, name: str
 ) -> None:
-    """The service carries it out, its answer does not arrive, and the client sends it again."""
+    """The service executes it, the response is lost, and the client retries."""
     ask = connect(service.url)
     ask("create", name, CASCADE, context=2)
     script = Drop(service.url), Forward(service.url)
-    with serving(*script) as between:
-        opened = connect(between.url)("open", name, [0.2, 0.7])
-    lost, *_, arrived = between.forwarded
-    assert lost["id"] == arrived["id"] == opened.id
-    with serving(*script) as between:
-        reported = connect(between.url)("report", name, opened.id, ["ill", "ill", "well"])
+    with serving(*script) as server:
+        opened = connect(server.url)("open", name, [0.2, 0.7])
+    lost, *_, received = server.forwarded
+    assert lost["id"] == received["id"] == opened.id
+    with serving(*script) as server:
+        reported = connect(server.url)("report", name, opened.id, ["ill", "ill", "well"])
     assert (reported.status, reported.repeated) == ("learned", True)  # the first try counted
     view = ask("cascade", name)
     assert (view.rounds, view.learned) == (1, 1)
