@@ -1,4 +1,4 @@
-"""An error in one cascade: it alone fails, and it alone is read from the log again."""
+"""An internal error fails one cascade only, which is then reloaded from the log."""
 
 import asyncio
 import random
@@ -34,26 +34,25 @@ BOTH = m.OutputsRequest(["yes", "no"])
 
 
 class Faults:
-    """Errors of the cascade "broken", which leave half of a change behind."""
+    """Injects errors into the cascade "broken", which leave it partly changed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.skip = 0  # calls that succeed before the first error
         self.left = 0  # errors to raise
         self.raised = 0
         self._patch = monkeypatch
-        self._broken: dict[int, Any] = {}  # parts of broken cascades by their id
-        build = ServedCascade.__init__
+        self._broken: dict[int, Any] = {}  # the objects of broken cascades by id()
+        init = ServedCascade.__init__
 
-        def built(cascade: ServedCascade, *arguments: Any, **more: Any) -> None:
-            build(cascade, *arguments, **more)
+        def recording_init(cascade: ServedCascade, *arguments: Any, **options: Any) -> None:
+            init(cascade, *arguments, **options)
             if cascade.spec.name == "broken":
-                for part in (cascade, cascade.ledger, cascade.counts):
-                    self._broken[id(part)] = part
+                for owner in (cascade, cascade.ledger, cascade.counts):
+                    self._broken[id(owner)] = owner
 
-        monkeypatch.setattr(ServedCascade, "__init__", built)
+        monkeypatch.setattr(ServedCascade, "__init__", recording_init)
 
-    def _raises(self) -> bool:
-        """Return whether the call that is being made now fails."""
+    def _next_call_fails(self) -> bool:
         if self.left and self.skip:
             self.skip -= 1
             return False
@@ -64,12 +63,12 @@ class Faults:
         return False
 
     def fail(self, owner: type, method: str, *, after: bool = False) -> None:
-        """Let a method fail, before or after it has done its work."""
+        """Make a method fail before or after its work."""
         work = getattr(owner, method)
 
-        def failing(part: Any, *arguments: Any, **more: Any) -> Any:
-            fails = id(part) in self._broken and self._raises()
-            answer = work(part, *arguments, **more) if after or not fails else None
+        def failing(instance: Any, *arguments: Any, **options: Any) -> Any:
+            fails = id(instance) in self._broken and self._next_call_fails()
+            answer = work(instance, *arguments, **options) if after or not fails else None
             if fails:
                 raise ZeroDivisionError("injected")
             return answer
@@ -77,25 +76,25 @@ class Faults:
         self._patch.setattr(owner, method, failing)
 
     def fail_to_encode(self) -> None:
-        """Let events be impossible to encode."""
+        """Make the encoding of opened rounds fail."""
         encode = codec.encode_event
 
         def failing(event: Event) -> bytes:
-            if isinstance(event, Opened) and event.cascade == 1 and self._raises():
+            if isinstance(event, Opened) and event.cascade == 1 and self._next_call_fails():
                 raise ZeroDivisionError("injected")
             return encode(event)
 
         self._patch.setattr(codec, "encode_event", failing)
 
 
-# Where an error may occur in a request: early and late, with half of the change done.
+# Early and late points of a request at which an error is injected.
 PLACES: dict[str, tuple[str, Callable[[Faults], None]]] = {
     "opening begins": ("open", lambda faults: faults.fail(ServedCascade, "open")),
     "a round is added": ("open", lambda faults: faults.fail(Ledger, "add", after=True)),
     "a round is counted": ("open", lambda faults: faults.fail(Counts, "add_stops", after=True)),
     "the answer is made": ("open", lambda faults: faults.fail(ServedCascade, "answer")),
     "the event is encoded": ("open", Faults.fail_to_encode),
-    "an output is stamped": (
+    "a fingerprint is stored": (
         "report",
         lambda faults: faults.fail(Ledger, "set_fingerprint", after=True),
     ),
@@ -122,16 +121,16 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def recoveries(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The cascades that were followed by each reading of the log."""
-    found: list[Any] = []
+    """The cascades that each recovery followed."""
+    recoveries: list[Any] = []
     recover = service_module.recover_state
 
-    async def recorded(store: Any, follows: Any = None, *more: Any, **how: Any) -> State:
-        found.append(follows)
-        return await recover(store, follows, *more, **how)
+    async def recorded(store: Any, follows: Any = None, *more: Any, **options: Any) -> State:
+        recoveries.append(follows)
+        return await recover(store, follows, *more, **options)
 
     monkeypatch.setattr(service_module, "recover_state", recorded)
-    return found
+    return recoveries
 
 
 async def create(service: Service) -> None:
@@ -152,11 +151,11 @@ async def play(service: Service, name: str) -> m.RoundAnswer:
     return await report(service, name, await opened(service, name))
 
 
-async def healed(service: Service) -> None:
+async def until_reloaded(service: Service) -> None:
     await until(lambda: not service.state.failed)
 
 
-async def refusal_of(service: Service, name: str = "broken") -> RequestError:
+async def opening_error(service: Service, name: str = "broken") -> RequestError:
     with pytest.raises(RequestError) as caught:
         await opened(service, name)
     return caught.value
@@ -164,7 +163,7 @@ async def refusal_of(service: Service, name: str = "broken") -> RequestError:
 
 @pytest.mark.parametrize("slow", [False, True], ids=["on the loop", "in a thread"])
 @pytest.mark.parametrize("place", PLACES)
-async def test_an_error_fails_one_request_of_one_cascade(
+async def test_internal_error_fails_one_request_of_one_cascade(
     path: Path,
     faults: Faults,
     recoveries: list[Any],
@@ -174,7 +173,7 @@ async def test_an_error_fails_one_request_of_one_cascade(
 ) -> None:
     if slow:
         monkeypatch.setattr(service_module, "MAX_WORK_ON_LOOP", -1.0)
-    monkeypatch.setattr(writer_module, "MAX_GROUP_SECONDS", 60.0)  # one group, however busy
+    monkeypatch.setattr(writer_module, "MAX_GROUP_SECONDS", 60.0)  # one group, also when busy
     requested, install = PLACES[place]
     install(faults)
     store = FailingStore(path)
@@ -182,11 +181,11 @@ async def test_an_error_fails_one_request_of_one_cascade(
         await create(service)
         waiting = await opened(service, "broken")
         ready = [await opened(service, "healthy") for _ in range(4)]
-        store.allowed.clear()  # a commit that takes long: all that follows is in one group
+        store.allowed.clear()  # a slow commit, so that all following requests form one group
         first = asyncio.create_task(opened(service, "healthy"))
         await until(lambda: service.state.position == 8)
 
-        others = [asyncio.create_task(report(service, "healthy", one)) for one in ready[:2]]
+        others = [asyncio.create_task(report(service, "healthy", round_)) for round_ in ready[:2]]
         earlier = asyncio.create_task(opened(service, "broken", "earlier"))
         await until(lambda: service.writer.waiting == 3)
         if requested == "open":
@@ -195,22 +194,22 @@ async def test_an_error_fails_one_request_of_one_cascade(
             failing = asyncio.create_task(report(service, "broken", waiting))
         await until(lambda: service.writer.waiting == 4)
         later = asyncio.create_task(opened(service, "broken", "later"))
-        others += [asyncio.create_task(report(service, "healthy", one)) for one in ready[2:]]
+        others += [asyncio.create_task(report(service, "healthy", round_)) for round_ in ready[2:]]
         await until(lambda: service.writer.waiting == 7)
         faults.skip, faults.left = int(requested == "open"), 1
         store.allowed.set()
         assert (await earlier).status == "open"
         with pytest.raises(ZeroDivisionError):
             await failing
-        assert {one.status for one in await asyncio.gather(*others)} == {"learned"}
+        assert {answer.status for answer in await asyncio.gather(*others)} == {"learned"}
         with pytest.raises(CascadeFailed, match="'broken'"):
             await later
         await first
-        await healed(service)
+        await until_reloaded(service)
         _, new = await service.open_rounds("broken", ASK, "earlier")
-        assert not new  # what was acknowledged before the error is still there
+        assert not new  # acknowledged before the error, so still there
         _, new = await service.open_rounds("broken", ASK, "failing")
-        assert new  # what failed left no trace
+        assert new  # the failed request changed nothing
         assert (await report(service, "broken", waiting)).status == "learned"
         assert faults.raised == 1
         assert (await service.state_hash()).hash == state_hash(await folded(path))
@@ -218,7 +217,7 @@ async def test_an_error_fails_one_request_of_one_cascade(
     assert recoveries == [None, ["broken"]]
 
 
-async def test_steps_that_were_answered_early_are_not_lost(path: Path, faults: Faults) -> None:
+async def test_steps_answered_early_are_not_lost(path: Path, faults: Faults) -> None:
     faults.fail(Counts, "add_outputs")
     async with running(path) as service:
         await create(service)
@@ -230,12 +229,12 @@ async def test_steps_that_were_answered_early_are_not_lost(path: Path, faults: F
         with pytest.raises(ZeroDivisionError):
             await report(service, "broken", early[1])
         assert (await report(service, "healthy", early[0])).status == "learned"
-        await healed(service)
+        await until_reloaded(service)
         assert (await report(service, "broken", early[1])).status == "learned"
         assert (await service.state_hash()).hash == state_hash(await folded(path))
 
 
-async def test_an_error_while_an_early_answer_is_given_is_contained(path: Path) -> None:
+async def test_error_in_the_early_check_is_contained(path: Path) -> None:
     def fails(answer: object) -> bool:
         raise ZeroDivisionError("injected")
 
@@ -244,12 +243,12 @@ async def test_an_error_while_an_early_answer_is_given_is_contained(path: Path) 
         with pytest.raises(ZeroDivisionError):
             await service.open_rounds("broken", ASK, None, early=fails)
         await opened(service, "healthy")
-        await healed(service)
+        await until_reloaded(service)
         assert len(service.state.cascades["broken"].ledger) == 0
         assert (await service.state_hash()).hash == state_hash(await folded(path))
 
 
-async def test_a_creation_that_fails_changes_nothing(
+async def test_failed_creation_changes_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch, recoveries: list[Any]
 ) -> None:
     view = ServedCascade.view
@@ -274,10 +273,10 @@ async def test_a_creation_that_fails_changes_nothing(
     assert recoveries == [None]
 
 
-async def test_a_cascade_that_cannot_be_read_again_stays_failed_and_others_work(
+async def test_cascade_that_cannot_be_reloaded_stays_failed_and_others_work(
     path: Path, faults: Faults, recoveries: list[Any]
 ) -> None:
-    faults.fail(Ledger, "end", after=True)  # of requests and of events that are read again
+    faults.fail(Ledger, "end", after=True)  # in requests and when events are replayed
     async with running(path) as service:
         await create(service)
         await play(service, "broken")
@@ -286,43 +285,44 @@ async def test_a_cascade_that_cannot_be_read_again_stays_failed_and_others_work(
         with pytest.raises(ZeroDivisionError):
             await report(service, "broken", waiting)
         await until(lambda: len(recoveries) >= 3)
-        assert (await refusal_of(service)).code == "cascade_failed"
+        assert (await opening_error(service)).code == "cascade_failed"
         assert service.ready
         await play(service, "healthy")
-        with pytest.raises(CascadeFailed):  # its digest would be that of no log
+        with pytest.raises(CascadeFailed):  # the hash would belong to no log
             await service.state_hash()
-        views = {one.spec.name: one.status for one in await service.cascades()}
-        assert views == {"healthy": "active", "broken": "failed"}
+        statuses = {view.spec.name: view.status for view in await service.cascades()}
+        assert statuses == {"healthy": "active", "broken": "failed"}
         faults.left = 0
-        await healed(service)
+        await until_reloaded(service)
         assert (await report(service, "broken", waiting)).status == "learned"
         assert (await service.state_hash()).hash == state_hash(await folded(path))
 
 
-async def test_a_service_starts_with_a_cascade_that_cannot_be_read(
+async def test_service_starts_with_a_cascade_that_cannot_be_read(
     path: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(path) as service:
         await create(service)
         for name in ("healthy", "broken"):
             await play(service, name)
-        monkeypatch.setattr(service_module, "write_snapshot", no_snapshot)  # read events again
+        # Without a snapshot, the next start replays all events.
+        monkeypatch.setattr(service_module, "write_snapshot", no_snapshot)
     faults.fail(Ledger, "end", after=True)
     faults.left = 1 << 30
     async with running(path) as service:
         assert service.ready
-        assert (await refusal_of(service)).code == "cascade_failed"
+        assert (await opening_error(service)).code == "cascade_failed"
         with pytest.raises(CascadeFailed):
             await service.retire("broken")
         await play(service, "healthy")
-        assert [one.status for one in await service.cascades()] == ["active", "failed"]
+        assert [view.status for view in await service.cascades()] == ["active", "failed"]
         page = (await metrics_page(service)).decode()
         assert 'stopwise_cascade_failed{cascade="broken"} 1.0' in page
         assert 'stopwise_cascade_failed{cascade="healthy"} 0.0' in page
         assert 'stopwise_open_rounds{cascade="broken"}' not in page
         assert 'stopwise_open_rounds{cascade="healthy"}' in page
         faults.left = 0
-        await healed(service)
+        await until_reloaded(service)
         await play(service, "broken")
         assert (await service.state_hash()).hash == state_hash(await folded(path))
 
@@ -331,7 +331,9 @@ async def no_snapshot(where: str, state: State | None = None) -> int:
     return 0
 
 
-async def test_no_snapshot_has_a_cascade_that_has_failed(path: Path, faults: Faults) -> None:
+async def test_snapshot_never_contains_the_state_of_a_failed_cascade(
+    path: Path, faults: Faults
+) -> None:
     faults.fail(Ledger, "end", after=True)
     async with running(path) as service:
         await create(service)
@@ -340,20 +342,20 @@ async def test_no_snapshot_has_a_cascade_that_has_failed(path: Path, faults: Fau
         with pytest.raises(ZeroDivisionError):
             await report(service, "broken", waiting)
         faults.left = 0
-        service.state.fail("broken", ZeroDivisionError("injected"))  # perhaps it was healed already
+        # Fail it again, because it may have been reloaded already.
+        service.state.fail("broken", ZeroDivisionError("injected"))
         service.state.cascades["broken"].counts.labels_total += 1
     [position] = await using(str(path), lambda store: store.snapshots())
-    [snapshot] = [await using(str(path), lambda store: store.snapshot(position))]
+    snapshot = await using(str(path), lambda store: store.snapshot(position))
     assert snapshot is not None
     stored = restore_snapshot(snapshot)
     assert stored is not None
     assert state_hash(stored) == state_hash(await folded(path))
 
 
-async def test_a_failed_cascade_is_read_without_those_that_are_well(
+async def test_reload_applies_only_the_events_of_the_failed_cascade(
     path: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Events of others are not applied again, and theirs meanwhile are served."""
     applied: list[str] = []
     work = ServedCascade.apply_opened
 
@@ -371,11 +373,11 @@ async def test_a_failed_cascade_is_read_without_those_that_are_well(
         faults.left = 1
         with pytest.raises(ZeroDivisionError):
             await report(service, "broken", await opened(service, "broken"))
-        await healed(service)
+        await until_reloaded(service)
         assert applied == ["broken"] * 6
 
 
-async def test_a_replica_contains_the_failure_of_a_cascade(
+async def test_replica_contains_the_failure_of_a_cascade(
     postgres: str, faults: Faults, recoveries: list[Any]
 ) -> None:
     async with (
@@ -383,7 +385,7 @@ async def test_a_replica_contains_the_failure_of_a_cascade(
         running(postgres, follow_every=0.001) as following,
     ):
         await create(writing)
-        await following.cascades()  # it follows both
+        await following.cascades()  # loads both
         faults.fail(Ledger, "end", after=True)
         waiting = await opened(writing, "broken")
 
@@ -392,11 +394,11 @@ async def test_a_replica_contains_the_failure_of_a_cascade(
             return cascade is not None and len(cascade.ledger) == 1
 
         await until(follows)
-        faults.skip, faults.left = 1, 2  # the writing one succeeds; the other one fails twice
+        faults.skip, faults.left = 1, 2  # the writing replica succeeds; the other fails twice
         await report(writing, "broken", waiting)
         await until(lambda: following.counters.cascade_failures["broken"] >= 1)
         await play(following, "healthy")
-        await healed(following)
+        await until_reloaded(following)
         await until(lambda: following.state.position == writing.state.position or faults.left > 0)
         await play(following, "broken")
         await writing.state_hash()
@@ -405,7 +407,7 @@ async def test_a_replica_contains_the_failure_of_a_cascade(
     assert recoveries.count(["broken"]) >= 2
 
 
-async def test_a_replica_that_cannot_load_a_cascade_serves_others(
+async def test_replica_that_cannot_load_a_cascade_serves_others(
     postgres: str, faults: Faults, recoveries: list[Any]
 ) -> None:
     async with running(postgres) as writing, running(postgres) as following:
@@ -416,20 +418,20 @@ async def test_a_replica_that_cannot_load_a_cascade_serves_others(
         faults.left = 1 << 30
         with pytest.raises(CascadeFailed):
             await following.cascade("broken")
-        assert [one.status for one in await following.cascades()] == ["active", "failed"]
+        assert [view.status for view in await following.cascades()] == ["active", "failed"]
         await play(following, "healthy")
-        assert (await refusal_of(following)).code == "cascade_failed"
+        assert (await opening_error(following)).code == "cascade_failed"
         faults.left = 0
-        await healed(following)
+        await until_reloaded(following)
         await play(following, "broken")
         assert await following.state_hash() == await writing.state_hash()
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_random_errors_lose_nothing_and_count_nothing_twice(
+async def test_requests_count_once_despite_random_errors(
     path: Path, faults: Faults, seed: int
 ) -> None:
-    """Clients repeat what failed, under the same key; the seeds are fixed."""
+    """Clients repeat failed requests with the same key; the seeds are fixed."""
     for _, install in PLACES.values():
         install(faults)
     rng = random.Random(seed)
@@ -444,7 +446,7 @@ async def test_random_errors_lose_nothing_and_count_nothing_twice(
 
     async def insist(service: Service, request: Callable[[], Any]) -> m.RoundAnswer:
         while True:
-            # Not while a cascade is read again: with an error in every reading, none would succeed.
+            # Not during a reload: with an error in every reload, none would succeed.
             if not service.state.failed and faults.left == 0 and rng.random() < 0.1:
                 faults.skip, faults.left = rng.randrange(8), 1
             try:
@@ -457,7 +459,7 @@ async def test_random_errors_lose_nothing_and_count_nothing_twice(
         clients = [client(service, name, k) for name in acknowledged for k in range(4)]
         await asyncio.gather(*clients)
         faults.left = 0
-        await healed(service)
+        await until_reloaded(service)
         assert service.counters.cascade_failures["broken"] > 5
         for name, ids in acknowledged.items():
             assert len(ids) == 80
@@ -465,7 +467,7 @@ async def test_random_errors_lose_nothing_and_count_nothing_twice(
         assert (await service.state_hash()).hash == state_hash(await folded(path))
 
 
-async def test_labels_are_contained_as_well(path: Path, faults: Faults) -> None:
+async def test_error_in_a_label_is_contained(path: Path, faults: Faults) -> None:
     faults.fail(ServedCascade, "apply_labelled", after=True)
     async with running(path) as service:
         await create(service)
@@ -474,7 +476,7 @@ async def test_labels_are_contained_as_well(path: Path, faults: Faults) -> None:
         with pytest.raises(ZeroDivisionError):
             await report_label(service, "broken", answer.id, m.LabelReport("no"))
         await play(service, "healthy")
-        await healed(service)
-        given = await report_label(service, "broken", answer.id, m.LabelReport("no"))
-        assert (given.labelled, given.repeated) == (1, False)
+        await until_reloaded(service)
+        labelled = await report_label(service, "broken", answer.id, m.LabelReport("no"))
+        assert (labelled.labelled, labelled.repeated) == (1, False)
         assert (await service.state_hash()).hash == state_hash(await folded(path))
