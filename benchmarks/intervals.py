@@ -29,21 +29,21 @@ from stopwise.records import RecordedRounds
 
 ARMS, ROUNDS, WORLDS = (2, 3, 5), (100, 300, 1000), ("informative", "constant")
 FULL, QUICK = 200, 5  # simulated days for each number of arms, of rounds and kind of world
-BASE, REVEALED = 4, 5  # numbers of a context that the proxy knows at first, and after each answer
-NEW_PER_ROUND = 40  # new requests, by which the truth is known
+BASE, REVEALED = 4, 5  # context features of a request, and of each answer
+NEW_PER_ROUND = 40  # new requests per round, to estimate the truth
 
 COLUMNS = ("changed", "saving", "in sample", "diagnose", "Wilson")
 NOTE = """\
-The share of simulated days on which an interval holds what the policy trained on all rounds does on
-new requests. "changed" and "saving": of the proxy's report, at 90 %; "in sample": Wilson's interval
-for the rounds that the policy learned from. "diagnose": how often the rule's answer differs from
-the last arm's, at 95 %, beside Wilson's interval alone. Each day draws its costs and error rates.
-In an informative world, contexts and revealed numbers tell hard requests from easy ones; in a
-constant one they are noise. A coverage c has a standard error of √(c(1 − c)/days)."""
+The share of simulated days on which an interval covers the value for new requests, with the policy
+trained on all rounds. "changed" and "saving": the proxy's report, at 90 %; "in sample": Wilson's
+interval for the rounds that the policy learned from; "diagnose": how often the rule's answer
+differs from the last arm's, at 95 %, compared with Wilson's interval alone. Each day draws its
+costs and error rates. In informative worlds, the context separates hard requests from easy ones; in
+constant worlds it is noise. A coverage c has a standard error of √(c(1 − c)/days)."""
 
 
 class World(NamedTuple):
-    """Costs of the arms in units of an error, how often they err, and what contexts tell."""
+    """Costs of the arms in units of one error, their error rates, and the signal of contexts."""
 
     costs: Floats
     logits: Floats
@@ -58,23 +58,25 @@ class Day(NamedTuple):
     outputs: Ints
 
     def rounds(self) -> RecordedRounds:
-        """Return them as rounds in which every arm ran."""
+        """Return the requests as rounds in which every arm ran."""
         n, k = self.outputs.shape
-        some = [self.outputs[:, i] != self.outputs[:, j] for i in range(k) for j in range(i + 1, k)]
-        differ = np.column_stack(some).astype(np.uint8)
+        columns = [
+            self.outputs[:, i] != self.outputs[:, j] for i in range(k) for j in range(i + 1, k)
+        ]
+        differ = np.column_stack(columns).astype(np.uint8)
         failed = np.zeros(n, dtype=np.bool_)
         return RecordedRounds(self.contexts, differ, np.full(n, k), failed)
 
 
-class Covered(NamedTuple):
+class Trial(NamedTuple):
     """An interval and the truth."""
 
     estimate: Interval
     truth: float
 
     @property
-    def inside(self) -> bool:
-        """Whether the interval holds the truth, but for rounding."""
+    def covered(self) -> bool:
+        """Whether the interval covers the truth, up to rounding."""
         return self.estimate.low - 1e-9 <= self.truth <= self.estimate.high + 1e-9
 
 
@@ -87,11 +89,11 @@ def draw_world(random: np.random.Generator, n_arms: int, kind: str) -> World:
 
 
 def draw_day(random: np.random.Generator, world: World, n: int) -> Day:
-    """Draw requests, with numbers like those that the proxy knows of a prompt and its answers."""
+    """Draw requests with context features like those of the proxy."""
     hard = random.normal(size=n)
-    known = world.informative * hard
+    signal = world.informative * hard
     columns = [
-        5.0 + known + random.normal(size=n),  # length
+        5.0 + signal + random.normal(size=n),  # length
         1.0 + random.poisson(2, n),  # messages
         random.random(n) < 0.3,  # tools
         random.random(n) < 0.2,  # a schema
@@ -101,15 +103,15 @@ def draw_day(random: np.random.Generator, world: World, n: int) -> Day:
         wrong = random.random(n) < 1 / (1 + np.exp(-(logit + world.slope * hard)))
         outputs[:, arm] = np.where(wrong, random.integers(1, 4, n), 0)
         if arm < len(world.costs) - 1:
-            sure = 0.3 + 0.3 * known + 0.3 * world.informative * wrong
+            sure = 0.3 + 0.3 * signal + 0.3 * world.informative * wrong
             mean = -np.abs(sure + 0.3 * random.normal(size=n))
             columns += [mean, mean - random.exponential(size=n), np.ones(n)]  # log-probabilities
             columns += [random.normal(3, 0.5, n), random.random(n) < 0.03]  # length, refusal
     return Day(np.column_stack(columns).astype(np.float64), outputs)
 
 
-def shadow_day(seed: int, n_arms: int, n: int, kind: str) -> dict[str, Covered]:
-    """Return the report's intervals after n rounds in shadow, and what new requests show."""
+def shadow_day(seed: int, n_arms: int, n: int, kind: str) -> dict[str, Trial]:
+    """Return the report's intervals after n shadow rounds, with the truth for new requests."""
     random = np.random.default_rng([seed, n_arms, n, len(kind)])
     world = draw_world(random, n_arms, kind)
     day, later = draw_day(random, world, n), draw_day(random, world, NEW_PER_ROUND * n)
@@ -121,24 +123,25 @@ def shadow_day(seed: int, n_arms: int, n: int, kind: str) -> dict[str, Covered]:
     spec = CascadeConfig(name="simulated", stage=stages).spec()
     rounds = day.rounds()
     policy = train_policy(spec, rounds)
-    stops, before = (policy.decide_many(some) for some in (later.rounds(), rounds))
+    stops = policy.decide_many(later.rounds())
+    in_sample_stops = policy.decide_many(rounds)
     differs = day.outputs != day.outputs[:, [-1]]
     fit = cross_fit(spec, policy, rounds)
     saving, changed = intervals(world.costs, n_arms - 1, differs, fit)
     saved = world.costs[-1] - np.cumsum(world.costs)
     truth = float(_changed(later, stops).mean())
-    in_sample = wilson(int(_changed(day, before).sum()), n, Z90)
+    in_sample = wilson(int(_changed(day, in_sample_stops).sum()), n, Z90)
     return {
-        "changed": Covered(changed, truth),
-        "saving": Covered(saving, float(saved[stops].mean())),
-        "in sample": Covered(in_sample, truth),
+        "changed": Trial(changed, truth),
+        "saving": Trial(saving, float(saved[stops].mean())),
+        "in sample": Trial(in_sample, truth),
     }
 
 
-def diagnosed_day(seed: int, n_arms: int, n: int, kind: str) -> dict[str, Covered]:
-    """Return a diagnosis' interval of disagreement, and what the rule does on new rows.
+def diagnosed_day(seed: int, n_arms: int, n: int, kind: str) -> dict[str, Trial]:
+    """Return the diagnosis' interval of the disagreement, with the truth for new rows.
 
-    The log has the four numbers that are known before any arm runs.
+    The log has the four context features of a request.
     """
     random = np.random.default_rng([seed, n_arms, n, len(kind), 1])
     world = draw_world(random, n_arms, kind)
@@ -147,29 +150,29 @@ def diagnosed_day(seed: int, n_arms: int, n: int, kind: str) -> dict[str, Covere
     columns |= {f"output.{arm}": day.outputs[:, arm] for arm in range(n_arms)}
     log = Log(pa.table(columns), name="simulated")
     cascade = sw.Cascade(world.costs, log.arms)
-    found = diagnose(log, cascade).saving.disagreement
-    # Each half of the doubled rows is the day: the model that leaves one out is fitted on all rows.
+    disagreement = diagnose(log, cascade).saving.disagreement
+    # The rows are doubled so that the model that leaves out one half is fitted on all of them.
     contexts = np.tile(day.contexts[:, :BASE], (2, 1))
     model = Disagreement(cascade, contexts, np.tile(day.rounds().differ, (2, 1)))
     new = later.contexts[:, :BASE]
     stops = plug_in_stops(cascade, model.predict(new, np.zeros(len(new), dtype=np.int64)))
     truth = float(_changed(later, stops).mean())
     return {
-        "diagnose": Covered(found, truth),
-        "Wilson": Covered(wilson(found.value * n, n), truth),
+        "diagnose": Trial(disagreement, truth),
+        "Wilson": Trial(wilson(disagreement.value * n, n), truth),
     }
 
 
 def coverage(
-    simulate: Callable[[int, int, int, str], dict[str, Covered]],
+    simulate: Callable[[int, int, int, str], dict[str, Trial]],
     n_arms: int,
     n: int,
     kind: str,
     days: int,
 ) -> dict[str, float]:
-    """Return the share of days on which each interval holds the truth."""
-    found = [simulate(seed, n_arms, n, kind) for seed in range(days)]
-    return {name: float(np.mean([day[name].inside for day in found])) for name in found[0]}
+    """Return the share of days on which each interval covers the truth."""
+    trials = [simulate(seed, n_arms, n, kind) for seed in range(days)]
+    return {name: float(np.mean([day[name].covered for day in trials])) for name in trials[0]}
 
 
 def run(quick: bool = False, days: int = FULL) -> tuple[str, dict[str, Any]]:
@@ -179,9 +182,9 @@ def run(quick: bool = False, days: int = FULL) -> tuple[str, dict[str, Any]]:
     for n in ROUNDS:
         for n_arms in ARMS:
             for kind in WORLDS:
-                found = coverage(shadow_day, n_arms, n, kind, days)
-                found |= coverage(diagnosed_day, n_arms, n, kind, days)
-                rows.append([f"n = {n:,}, K = {n_arms}, {kind}", *(found[c] for c in COLUMNS)])
+                shares = coverage(shadow_day, n_arms, n, kind, days)
+                shares |= coverage(diagnosed_day, n_arms, n, kind, days)
+                rows.append([f"n = {n:,}, K = {n_arms}, {kind}", *(shares[c] for c in COLUMNS)])
                 progress(" ".join(map(str, rows[-1])))
     progress("")
     columns = ["", *COLUMNS]

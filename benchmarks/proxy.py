@@ -1,11 +1,12 @@
-"""The proxy: what it loses and saves, and how long it takes: `python -m benchmarks.proxy`.
+"""Loss and latency of the proxy: `python -m benchmarks.proxy`.
 
-Loss: 2,000 tickets through a keyword rule and two classifiers, real servers, the client of OpenAI.
-Time: 32 connections to an upstream that takes a quarter to three quarters of a second and says how
-long it took; the rest of a request's time is counted, called directly and through the proxy. (An
-upstream that always takes the same time would make all requests arrive at the same moment.)
-Beside each time stands the share of its processors that the machine's host gave to others: of a
-virtual machine that shares a busy host, the times are those of the host.
+Loss: 2,000 tickets through a keyword rule and two classifiers, with real servers and OpenAI's
+client.
+
+Latency: 32 connections to an upstream that takes 0.25 to 0.75 s and reports its time, which is
+subtracted, directly and through the proxy. (With a constant time, all requests would arrive at the
+same moment.) Each line also has the steal time, the share of the processors that the host of a
+virtual machine took for others, because it dominates the latency on a busy host.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
-CONNECTIONS, SECONDS = 32, 0.5  # that the upstream of the measurement of time takes on average
+CONNECTIONS = 32
 COSTS = {"keywords": 0.005, "words": 0.08, "phrases": 0.25}
+SECONDS = 0.5  # mean time of the upstream
 ANSWER: dict[str, Any] = {
     "id": "x", "object": "chat.completion", "created": 1, "model": "m",
     "choices": [
@@ -36,7 +38,7 @@ ANSWER: dict[str, Any] = {
 }  # fmt: skip
 
 
-def config(folder: Path, stages: list[dict[str, Any]], **cascade: Any) -> Path:
+def write_config(folder: Path, stages: list[dict[str, Any]], **cascade: Any) -> Path:
     lines = ["[service]", "port = 0", f'store = "{folder}/proxy.db"', 'log_level = "error"']
     lines += ["[[cascade]]", 'name = "tickets"']
     lines += [f"{name} = {json.dumps(value)}" for name, value in cascade.items()]
@@ -51,15 +53,15 @@ def config(folder: Path, stages: list[dict[str, Any]], **cascade: Any) -> Path:
 def running(
     folder: Path, stages: list[dict[str, Any]], **cascade: Any
 ) -> Iterator[tuple[str, int]]:
-    """Run the proxy as a process; yield its URL and process id once its cascade is there."""
+    """Run the proxy as a process; yield its URL and process id once its cascade exists."""
     import httpx
 
-    file = config(folder, stages, **cascade)
+    file = write_config(folder, stages, **cascade)
     command = [sys.executable, "-c", "from stopwise.cli.main import main; main()", "proxy"]
     process = subprocess.Popen([*command, str(file)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
-        line = next(one for one in process.stdout if "://" in one)
+        line = next(line for line in process.stdout if "://" in line)
         url = next(word for word in line.split() if "://" in word)
         while httpx.get(f"{url}/v1/cascades/tickets").status_code != 200:
             time.sleep(0.05)
@@ -72,7 +74,7 @@ def running(
 
 @contextmanager
 def proxy(stages: list[dict[str, Any]], **cascade: Any) -> Iterator[str]:
-    """Run the proxy as a process; yield its URL once its cascade is there."""
+    """Run the proxy as a process; yield its URL once its cascade exists."""
     with (
         tempfile.TemporaryDirectory() as folder,
         running(Path(folder), stages, **cascade) as (url, _),
@@ -84,7 +86,7 @@ def proxy(stages: list[dict[str, Any]], **cascade: Any) -> Iterator[str]:
 
 
 def loss(requests: int, labels: int | None) -> dict[str, float]:
-    """Return the loss a request of the proxy and of every fixed depth."""
+    """Return the loss per request of the proxy and of every fixed depth."""
     import httpx
     import openai
 
@@ -92,18 +94,18 @@ def loss(requests: int, labels: int | None) -> dict[str, float]:
     from examples.text_cascade import tickets
 
     models = classifiers()
-    upstreams = [Upstream(one) for one in models]
+    servers = [Upstream(model) for model in models]
     stages = [
-        {"name": name, "url": one.url, "model": name, "cost": cost}
-        for (name, cost), one in zip(COSTS.items(), upstreams, strict=True)
+        {"name": name, "url": server.url, "model": name, "cost": cost}
+        for (name, cost), server in zip(COSTS.items(), servers, strict=True)
     ]
-    asked = {} if labels is None else {"labels": labels}
+    options = {} if labels is None else {"labels": labels}
     compare = "choice:account|billing|outage"
     cumulative = dict(zip(COSTS, np.cumsum(list(COSTS.values())), strict=True))
     total, depths = 0.0, dict.fromkeys(COSTS, 0)
     live = tickets(requests, seed=0)
     with (
-        proxy(stages, mode="on", compare=compare, **asked) as url,
+        proxy(stages, mode="on", compare=compare, **options) as url,
         httpx.Client(base_url=url) as service,
         openai.OpenAI(base_url=f"{url}/v1", api_key="any") as client,
     ):
@@ -119,24 +121,24 @@ def loss(requests: int, labels: int | None) -> dict[str, float]:
             depths[arm] += 1
             if labels is not None and (k < 200 or k % 10 == 0):
                 wanted = service.get("/v1/cascades/tickets/label-requests").json()["rounds"]
-                for one in wanted:
-                    place = f"/v1/cascades/tickets/rounds/{one['id']}/label"
-                    service.post(place, json={"label": topic_of[one["id"]]}).raise_for_status()
-        given = service.get("/v1/cascades/tickets").json()["labelled"]
-    found = {"labels": given, "stopwise": total / requests}
+                for request in wanted:
+                    place = f"/v1/cascades/tickets/rounds/{request['id']}/label"
+                    service.post(place, json={"label": topic_of[request["id"]]}).raise_for_status()
+        n_labels = service.get("/v1/cascades/tickets").json()["labelled"]
+    losses = {"labels": n_labels, "stopwise": total / requests}
     for (name, cost), model in zip(cumulative.items(), models, strict=True):
         wrong = np.mean([model(ticket.text)[0] != ticket.topic for ticket in live])
-        found[f"always {name}"] = float(cost + wrong)
-    for one in upstreams:
-        one.close()
-    return found | {f"ended at {name}": n / requests for name, n in depths.items()}
+        losses[f"always {name}"] = float(cost + wrong)
+    for server in servers:
+        server.close()
+    return losses | {f"ended at {name}": n / requests for name, n in depths.items()}
 
 
-# -- time ----------------------------------------------------------------------------------------
+# -- latency -------------------------------------------------------------------------------------
 
 
 async def upstream(port: int, seconds: float) -> None:
-    """Serve a constant answer, each after a while, with how long that was."""
+    """Serve a constant answer after a random time, and report that time in it."""
     random_seconds = random.Random(0).uniform
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -163,19 +165,20 @@ async def upstream(port: int, seconds: float) -> None:
 @contextmanager
 def upstreams(*seconds: float) -> Iterator[list[int]]:
     command = [sys.executable, "-m", "benchmarks.proxy", "--upstream"]
-    made = [
-        subprocess.Popen([*command, str(one)], stdout=subprocess.PIPE, text=True) for one in seconds
+    processes = [
+        subprocess.Popen([*command, str(mean)], stdout=subprocess.PIPE, text=True)
+        for mean in seconds
     ]
     try:
-        yield [int(one.stdout.readline()) for one in made if one.stdout]
+        yield [int(process.stdout.readline()) for process in processes if process.stdout]
     finally:
-        for one in made:
-            one.terminate()
-            one.wait()
+        for process in processes:
+            process.terminate()
+            process.wait()
 
 
 async def latencies(port: int, requests: int) -> list[float]:
-    """Return how long requests took beyond the upstream's time, in seconds."""
+    """Return the seconds of requests beyond the time of the upstream."""
     body = json.dumps({"model": "tickets", "messages": [{"role": "user", "content": "hi " * 20}]})
     head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
     head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
@@ -191,7 +194,7 @@ async def latencies(port: int, requests: int) -> list[float]:
             size = next(x for x in received.lower().split(b"\r\n") if b"content-length" in x)
             answer = await reader.readexactly(int(size.split(b":")[1]))
             seconds = time.perf_counter() - began
-            if k >= 3:  # the first ones open connections
+            if k >= 3:  # the first requests open connections
                 took.append(seconds - json.loads(answer)["took"])
         writer.close()
 
@@ -199,8 +202,8 @@ async def latencies(port: int, requests: int) -> list[float]:
     return took
 
 
-def stolen() -> tuple[int, int]:
-    """Return the time that the host gave to others, and all time, as the kernel counts them."""
+def steal_time() -> tuple[int, int]:
+    """Return the steal time and the total time of all processors, from /proc/stat."""
     file = Path("/proc/stat")
     counts = [int(x) for x in file.read_text().split()[1:9]] if file.exists() else [0] * 8
     return counts[7], sum(counts)
@@ -210,19 +213,19 @@ def times(requests: int) -> Iterator[str]:
     """Yield a line for each way to the upstream: median and 99th percentile in milliseconds."""
 
     def measure(name: str, port: int) -> str:
-        before = stolen()
+        before = steal_time()
         took = np.array(asyncio.run(latencies(port, requests))) * 1e3
-        lost, passed = np.subtract(stolen(), before)
-        median, most = np.median(took), np.percentile(took, 99)
-        share = f"{100 * lost / max(passed, 1):5.1f} % taken by the host"
-        return f"{name:<22}{median:8.1f} ms median{most:8.1f} ms p99 {share}"
+        stolen, total = np.subtract(steal_time(), before)
+        median, p99 = np.median(took), np.percentile(took, 99)
+        share = f"{100 * stolen / max(total, 1):5.1f} % steal time"
+        return f"{name:<22}{median:8.1f} ms median{p99:8.1f} ms p99 {share}"
 
     with upstreams(0.0, SECONDS) as (fast, slow):
         stages = [
             {"name": name, "url": f"http://127.0.0.1:{port}/v1", "model": name, "cost": cost}
             for name, port, cost in (("fast", fast, 0.01), ("slow", slow, 0.2))
         ]
-        # The gap between these stages is so small that every round goes on to the last.
+        # With this error cost the gap between the stages is so small that every round runs both.
         deep = {"policy": "uss-laplace", "error_cost": 1e6}
         for name, more in {
             "shadow, sample 0": {"mode": "shadow", "sample": 0.0},

@@ -1,7 +1,7 @@
 """Memory of the proxy under attack: `python -m benchmarks.proxy_memory` (Linux).
 
-Each attack meets a proxy of its own, with the default limits. A line has the resident memory of
-the proxy's process before the attack, its maximum during it and its value afterwards.
+Each attack runs against a new proxy with the default limits. A line has the resident memory of the
+proxy's process before the attack, its peak during it and its value afterwards.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 from benchmarks.proxy import ANSWER, running
 
 MB = 1_000_000
-BOMB, SENT = 1000 * MB, 200 * MB  # bytes of a bomb, and of a stream, after decompression
-DEADLINE = 120.0  # seconds that an attack may take
+BOMB = 1000 * MB  # size of a bomb after decompression
+STREAM = 200 * MB  # size of a stream
+DEADLINE = 120.0  # seconds per attack
 PINGS = (b":" + b" ping" * 20 + b"\n\n") * 600  # comments, each an event
 
 
@@ -35,12 +36,12 @@ class Memory(NamedTuple):
     seconds: float
 
 
-def said(text: str) -> bytes:
+def content_event(text: str) -> bytes:
     chunk = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}
     return b"data: " + json.dumps(chunk).encode() + b"\n\n"
 
 
-def packed(packer: Any, part: bytes, parts: int) -> bytes:
+def compressed(packer: Any, part: bytes, parts: int) -> bytes:
     pieces = [packer.compress(part) for _ in range(parts)]
     return b"".join([*pieces, packer.flush()])
 
@@ -48,7 +49,8 @@ def packed(packer: Any, part: bytes, parts: int) -> bytes:
 def bomb(wbits: int, stream: bool) -> bytes:
     packer = zlib.compressobj(9, zlib.DEFLATED, wbits)
     part = PINGS * (MB // len(PINGS)) if stream else b" " * MB
-    return packed(packer, part, BOMB // MB)
+
+    return compressed(packer, part, BOMB // MB)
 
 
 def nested() -> bytes:
@@ -56,15 +58,15 @@ def nested() -> bytes:
 
 
 class Attack(NamedTuple):
-    """What the upstream sends, and what the callers do."""
+    """The behaviour of the upstream and of the callers."""
 
     encoding: str
-    body: Callable[[], bytes] | None = None  # at once
-    part: bytes = b""  # or again and again
+    body: Callable[[], bytes] | None = None  # sent at once
+    part: bytes = b""  # otherwise, sent repeatedly
     stream: bool = True
-    stalled: int = 0  # callers that read nothing
+    stalled: int = 0  # number of callers that do not read
     mode: str = "on"
-    headers: bool = True  # of the answer; without them the parts are all that is sent
+    headers: bool = True  # whether headers are sent before the parts
 
 
 ATTACKS = {
@@ -79,10 +81,10 @@ ATTACKS = {
     "endless line": Attack("", part=b"x" * 65_536),
     "endless line in shadow": Attack("", part=b"x" * 65_536, mode="shadow"),
     "endless small lines": Attack("", part=PINGS),
-    "endless text": Attack("", part=said("yes") * 600),
-    "3 stalled readers": Attack("", part=said("yes" * 10_000) * 2, stalled=3),
+    "endless text": Attack("", part=content_event("yes") * 600),
+    "3 stalled readers": Attack("", part=content_event("yes" * 10_000) * 2, stalled=3),
     "3 stalled readers in shadow": Attack(
-        "", part=said("yes" * 10_000) * 2, stalled=3, mode="shadow"
+        "", part=content_event("yes" * 10_000) * 2, stalled=3, mode="shadow"
     ),
     "endless interim responses": Attack(
         "", part=b"HTTP/1.1 100 Continue\r\n\r\n" * 600, headers=False
@@ -92,12 +94,12 @@ ATTACKS = {
 
 
 class Upstream:
-    """The upstream of all stages: "first" answers, "last" attacks, "hang" says nothing."""
+    """The upstream of all stages: "first" answers, "last" attacks, "hang" does not respond."""
 
     def __init__(self, attack: Attack) -> None:
         self._attack = attack
         self._body = None if attack.body is None else attack.body()
-        self.moved = time.monotonic()  # when bytes were sent last
+        self.last_sent = time.monotonic()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
@@ -129,10 +131,10 @@ class Upstream:
             writer.write(self._body)
             await writer.drain()
             return
-        for _ in range(SENT // len(attack.part)):
+        for _ in range(STREAM // len(attack.part)):
             writer.write(attack.part)
             await writer.drain()
-            self.moved = time.monotonic()
+            self.last_sent = time.monotonic()
 
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -157,12 +159,12 @@ async def read_all(connection: Connection) -> None:
     writer.close()
 
 
-async def attacked(attack: Attack, upstream: Upstream, port: int) -> None:
-    """Attack the proxy; return once all callers have an answer, or wait for nothing more."""
+async def run_attack(attack: Attack, upstream: Upstream, port: int) -> None:
+    """Attack the proxy until all callers have an answer or their streams stall."""
     if attack.stalled:
-        upstream.moved = time.monotonic()
+        upstream.last_sent = time.monotonic()
         connections = [await call(port, stream=True) for _ in range(attack.stalled)]
-        while time.monotonic() - upstream.moved < 3:
+        while time.monotonic() - upstream.last_sent < 3:
             await asyncio.sleep(0.1)
         for _, writer in connections:
             writer.transport.abort()
@@ -178,8 +180,8 @@ def resident(pid: int, field: str) -> int:
     return int(next(line for line in lines if line.startswith(field)).split()[1]) * 1024
 
 
-async def measured(name: str) -> Memory:
-    """Run an attack; return the memory of the proxy."""
+async def measure(name: str) -> Memory:
+    """Run an attack and return the memory of the proxy."""
     attack = ATTACKS[name]
     upstream = Upstream(attack)
     server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
@@ -190,16 +192,16 @@ async def measured(name: str) -> Memory:
         {"name": model, "url": url, "model": model, "cost": cost}
         for model, cost in zip(models, (0.01, 0.2), strict=True)
     ]
-    deep: dict[str, Any] = {"policy": "uss-laplace", "error_cost": 1e6}  # asks every stage
+    deep: dict[str, Any] = {"policy": "uss-laplace", "error_cost": 1e6}  # runs every stage
     with tempfile.TemporaryDirectory() as folder:
         proxy = running(Path(folder), stages, mode=attack.mode, sample=1.0, **deep)
         address, pid = await asyncio.to_thread(proxy.__enter__)
         try:
             port = int(address.rpartition(":")[2])
             began, before = time.monotonic(), resident(pid, "VmRSS")
-            Path(f"/proc/{pid}/clear_refs").write_text("5")  # the maximum begins anew
+            Path(f"/proc/{pid}/clear_refs").write_text("5")  # resets the peak
             with suppress(TimeoutError):
-                await asyncio.wait_for(attacked(attack, upstream, port), DEADLINE)
+                await asyncio.wait_for(run_attack(attack, upstream, port), DEADLINE)
             seconds = time.monotonic() - began
             return Memory(before, resident(pid, "VmHWM"), resident(pid, "VmRSS"), seconds)
         finally:
@@ -209,7 +211,7 @@ async def measured(name: str) -> Memory:
 
 def results(names: list[str]) -> Iterator[tuple[str, Memory]]:
     for name in names:
-        yield name, asyncio.run(measured(name))
+        yield name, asyncio.run(measure(name))
 
 
 def main() -> None:
@@ -217,10 +219,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=list(ATTACKS), default=list(ATTACKS))
     options = parser.parse_args()
     print(f"{'MB':<33}{'before':>8}{'peak':>8}{'after':>8}{'growth':>8}{'seconds':>9}")
-    for name, one in results(options.only):
-        shown = [one.before, one.peak, one.after, one.peak - one.before]
-        columns = "".join(f"{size / MB:8.0f}" for size in shown)
-        print(f"{name:<33}{columns}{one.seconds:9.1f}", flush=True)
+    for name, memory in results(options.only):
+        sizes = [memory.before, memory.peak, memory.after, memory.peak - memory.before]
+        columns = "".join(f"{size / MB:8.0f}" for size in sizes)
+        print(f"{name:<33}{columns}{memory.seconds:9.1f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The service under load on one core: rounds beside empty routes, latency, batches."""
+"""Throughput and latency of the service on one core, compared with empty routes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ from typing import Any
 import numpy as np
 
 from benchmarks.report import table
-from benchmarks.service_load import Load, flat_out, paced, request
+from benchmarks.service_load import Load, full_speed, paced, request
 from benchmarks.timing import progress
 
 ARMS = [("rule", 0.02), ("model", 0.1), ("expert", 0.25)]
 N_CONTEXT = 9
 BATCH = 256
 CONNECTIONS = 64
-BATCHES = 16  # connections that ask for batches
+BATCHES = 16  # connections for batches
 CASCADE = "/v1/cascades/bench"
 
 NOTE = f"""\
 One server process on one core, the load on another: {CONNECTIONS} connections, keep-alive. Every
-decision is on the disk (SQLite, synchronous=FULL) before it is answered. The empty routes run in
-the same process. "JSON" takes the way of every route: routing, checks, JSON read and written,
-counting, and nothing in between. "raw" answers a constant and reads no JSON. Medians of runs taken
-in turn."""
+decision is committed (SQLite, synchronous=FULL) before it is answered. The empty routes run in the
+same process: "JSON" does what every route does (routing, checks, JSON decoding and encoding,
+counting), "raw" returns a constant without reading JSON. Medians of runs taken in turn."""
 
 
 @contextmanager
@@ -62,7 +61,7 @@ def serving(store: Path) -> Iterator[int]:
 
 
 def ready(port: int) -> bool:
-    """Whether the server answers that it is ready."""
+    """Return whether the server reports that it is ready."""
     try:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5).close()
     except OSError:
@@ -85,7 +84,7 @@ def contexts(n: int) -> list[list[float]]:
 
 
 def train(port: int, rounds: int) -> None:
-    """Make the cascade, and let it learn so far that decisions are made, not forced."""
+    """Create the cascade and train it past the forced rounds."""
     arms = [{"name": name, "cost": cost} for name, cost in ARMS]
     post(port, "/v1/cascades", {"name": "bench", "arms": arms, "context": N_CONTEXT})
     random = np.random.default_rng(1)
@@ -93,9 +92,9 @@ def train(port: int, rounds: int) -> None:
     for start in range(0, rounds, BATCH):
         batch = rows[start : start + BATCH].tolist()
         opened = post(port, f"{CASCADE}/rounds:batch", {"contexts": batch})
-        for x, one in zip(batch, opened["rounds"], strict=True):
-            said = [bool(x[0] + 0.2 * i * x[i + 1] > 0) for i in range(one["stop"] + 1)]
-            post(port, f"{CASCADE}/rounds/{one['id']}/outputs", {"outputs": said})
+        for x, round_ in zip(batch, opened["rounds"], strict=True):
+            outputs = [bool(x[0] + 0.2 * i * x[i + 1] > 0) for i in range(round_["stop"] + 1)]
+            post(port, f"{CASCADE}/rounds/{round_['id']}/outputs", {"outputs": outputs})
         progress(f"service: trained on {start + len(batch):,} of {rounds:,} rounds")
 
 
@@ -106,10 +105,10 @@ def measure(seconds: float, repeats: int, rounds: int) -> tuple[str, dict[str, A
         serving(Path(folder, "log.db")) as port,
     ):
         train(port, rounds)
-        return _measured(port, seconds, repeats)
+        return _measure(port, seconds, repeats)
 
 
-def _measured(port: int, seconds: float, repeats: int) -> tuple[str, dict[str, Any]]:
+def _measure(port: int, seconds: float, repeats: int) -> tuple[str, dict[str, Any]]:
     single = [json.dumps({"context": x}).encode() for x in contexts(500)]
     rows = contexts(20 * BATCH)
     batches = [
@@ -128,8 +127,8 @@ def _measured(port: int, seconds: float, repeats: int) -> tuple[str, dict[str, A
     for k in range(repeats):
         for name, (messages, connections) in kinds.items():
             progress(f"service: {name}, {k + 1} of {repeats}")
-            loads[name].append(flat_out(port, messages, connections, seconds))
-    rates = {name: statistics.median(one.rate for one in runs) for name, runs in loads.items()}
+            loads[name].append(full_speed(port, messages, connections, seconds))
+    rates = {name: statistics.median(load.rate for load in runs) for name, runs in loads.items()}
     rounds = kinds["rounds"][0]
     half: list[Load] = []
     for k in range(repeats):
@@ -139,9 +138,9 @@ def _measured(port: int, seconds: float, repeats: int) -> tuple[str, dict[str, A
     for k in range(repeats):
         for name, waits in alone.items():
             progress(f"service: one connection, {name}, {k + 1} of {repeats}")
-            waits.append(flat_out(port, kinds[name][0], 1, seconds).quantile(0.5))
+            waits.append(full_speed(port, kinds[name][0], 1, seconds).quantile(0.5))
     p50 = {name: statistics.median(waits) for name, waits in alone.items()}
-    everything = [*half, *(one for runs in loads.values() for one in runs)]
+    all_loads = [*half, *(load for runs in loads.values() for load in runs)]
     batch = rates[f"batches of {BATCH}"] * BATCH
     result: dict[str, Any] = {
         "requests_per_second": rates,
@@ -149,21 +148,21 @@ def _measured(port: int, seconds: float, repeats: int) -> tuple[str, dict[str, A
         "share_of_empty_raw": rates["rounds"] / rates["empty, raw"],
         "share_of_empty_json": rates["rounds"] / rates["empty, JSON"],
         "batch_over_single": batch / rates["rounds"],
-        "p50_ms_at_half_load": 1e3 * statistics.median(one.quantile(0.5) for one in half),
-        "p99_ms_at_half_load": 1e3 * statistics.median(one.quantile(0.99) for one in half),
-        "p99_ms_at_half_load_all": [1e3 * one.quantile(0.99) for one in half],
+        "p50_ms_at_half_load": 1e3 * statistics.median(load.quantile(0.5) for load in half),
+        "p99_ms_at_half_load": 1e3 * statistics.median(load.quantile(0.99) for load in half),
+        "p99_ms_at_half_load_all": [1e3 * load.quantile(0.99) for load in half],
         "p50_ms_alone": 1e3 * p50["rounds"],
         "p50_over_empty_alone": p50["rounds"] / p50["empty, JSON"],
-        "failed": sum(one.failed for one in everything),
-        "runs": {name: [one.rate for one in runs] for name, runs in loads.items()},
+        "failed": sum(load.failed for load in all_loads),
+        "runs": {name: [load.rate for load in runs] for name, runs in loads.items()},
     }
     lines = [
         (
             name,
             f"{rate:,.0f}",
             f"{rate * (BATCH if name.startswith('batch') else 1) / rates['empty, raw']:.2f}",
-            f"{1e3 * statistics.median(one.quantile(0.5) for one in loads[name]):.1f}",
-            f"{1e3 * statistics.median(one.quantile(0.99) for one in loads[name]):.1f}",
+            f"{1e3 * statistics.median(load.quantile(0.5) for load in loads[name]):.1f}",
+            f"{1e3 * statistics.median(load.quantile(0.99) for load in loads[name]):.1f}",
         )
         for name, rate in rates.items()
     ]

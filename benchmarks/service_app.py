@@ -1,7 +1,7 @@
-"""The service with two empty routes beside it: `python -m benchmarks.service_app`.
+"""The service with two empty routes: `python -m benchmarks.service_app`.
 
-``/empty`` reads a body and answers a constant. ``/empty-json`` takes the way of every route, with
-its checks, counts, and JSON read and written, and does nothing in between. Same server, same loop.
+``/empty`` reads a body and returns a constant. ``/empty-json`` does what every route does: checks,
+counting, JSON decoding and encoding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stopwise.service.service import Service
 from stopwise.service.settings import Settings
 
 
-class Anything(msgspec.Struct):
+class EmptyRequest(msgspec.Struct):
     context: list[float] = []
 
 
@@ -30,13 +30,12 @@ class Ok(msgspec.Struct):
     ok: bool = True
 
 
-async def empty(app: App, request: Request) -> Reply:
-    del app, request
+async def empty(_app: App, _request: Request) -> Reply:
     return 200, Ok()
 
 
-class Beside(App):
-    """The service's own application, and the empty routes."""
+class BenchmarkApp(App):
+    """The service's application with the empty routes."""
 
     async def __rsgi__(self, scope: Any, protocol: Any) -> None:
         if scope.path == "/empty":
@@ -49,8 +48,8 @@ class Beside(App):
 async def main(store: str, port: int) -> None:
     settings = Settings(store=store, port=port)
     service = Service(open_store(store), settings)
-    app = Beside(service, settings)
-    route = Route("POST", "/empty-json", empty, "decide", {200: (Ok, "Done.")}, body=Anything)
+    app = BenchmarkApp(service, settings)
+    route = Route("POST", "/empty-json", empty, "decide", {200: (Ok, "Done.")}, body=EmptyRequest)
     app.add(route.method, route.path, app._handler(route), route.id)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(15, stop.set)

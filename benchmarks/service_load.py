@@ -1,4 +1,4 @@
-"""Load on a service, from one process: as fast as it answers, or at a steady pace."""
+"""Load generators for a service: at full speed or at a constant rate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import cycle
 
 @dataclass
 class Load:
-    """What came of it."""
+    """The result of a load test."""
 
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)
@@ -22,13 +22,13 @@ class Load:
         return len(self.latencies) / self.seconds
 
     def quantile(self, q: float) -> float:
-        """Seconds within which this share was answered."""
+        """Return the latency within which this share of the requests was answered."""
         ordered = sorted(self.latencies)
         return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
 
 
 def request(path: str, body: bytes) -> bytes:
-    """One POST over a connection that stays open."""
+    """Return the bytes of a POST request on a persistent connection."""
     return (
         f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
@@ -67,19 +67,19 @@ class _Connection(asyncio.Protocol):
         self._transport.close()
 
 
-async def _connected(port: int, n: int) -> list[_Connection]:
+async def _connect(port: int, n: int) -> list[_Connection]:
     loop = asyncio.get_running_loop()
-    made = [await loop.create_connection(_Connection, "127.0.0.1", port) for _ in range(n)]
-    return [protocol for _, protocol in made]
+    pairs = [await loop.create_connection(_Connection, "127.0.0.1", port) for _ in range(n)]
+    return [protocol for _, protocol in pairs]
 
 
-def flat_out(port: int, messages: Sequence[bytes], connections: int, seconds: float) -> Load:
-    """Every connection asks again as soon as it was answered."""
+def full_speed(port: int, messages: Sequence[bytes], connections: int, seconds: float) -> Load:
+    """Send the next request on each connection as soon as the last is answered."""
 
     async def main() -> Load:
         load = Load()
         source = cycle(messages)
-        lines = await _connected(port, connections)
+        lines = await _connect(port, connections)
         began = time.perf_counter()
         until = began + seconds
         finished = asyncio.get_running_loop().create_future()
@@ -116,16 +116,15 @@ def flat_out(port: int, messages: Sequence[bytes], connections: int, seconds: fl
 def paced(
     port: int, messages: Sequence[bytes], connections: int, seconds: float, rate: float
 ) -> Load:
-    """So many requests a second, whatever the answers do.
+    """Send requests at a constant rate.
 
-    A request that finds no free connection waits, and its wait counts: latency is from the moment
-    at which it was due.
+    Latency counts from the moment a request is due, so waiting for a free connection is included.
     """
 
     async def main() -> Load:
         load = Load()
         source: Iterator[bytes] = cycle(messages)
-        free = await _connected(port, connections)
+        free = await _connect(port, connections)
         lines = list(free)
         due: list[float] = []
         began = time.perf_counter()

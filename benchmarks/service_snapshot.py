@@ -1,4 +1,4 @@
-"""How long requests wait while a service with a long history writes a snapshot."""
+"""Latency of requests while a service with a long history writes a snapshot."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ RATE = 200.0  # requests a second
 EVERY = 2_000  # events between snapshots
 CONNECTIONS = 16
 NOTE = f"""\
-K = 3, d' = 10. The rounds were learned at once and are served from a snapshot; then {RATE:.0f}
-rounds a second are opened over loopback, each on the disk before it is answered. "before" is until
-the snapshot is due, "during" until it is in the store. The load runs on the same machine."""
+K = 3, d' = 10. The rounds are learned in batches and loaded from a snapshot; then {RATE:.0f} rounds
+per second are opened over loopback, each committed before it is answered. "before" is until the
+snapshot is due, "during" until it is stored. The load runs on the same machine."""
 
 
-def long_ago(rounds: int) -> State:
-    """Return the state of a cascade that has learned from so many rounds, as of event 1."""
+def trained_state(rounds: int) -> State:
+    """Return the state, as of event 1, of a cascade that has learned from this many rounds."""
     state = State()
     arms = [Arm(name, cost) for name, cost in ARMS]
     features = {"kind": "polynomial", "degree": 1}
@@ -52,10 +52,10 @@ def long_ago(rounds: int) -> State:
     for start in range(0, rounds, CHUNK):
         n = min(CHUNK, rounds - start)
         x = random.uniform(-1, 1, (n, N_CONTEXT))
-        said = x[:, :1] + 0.2 * np.arange(k) * x[:, 1 : k + 1] > 0
-        differ = np.stack([said[:, i] != said[:, j] for i, j in cascade.arms.pairs()], axis=1)
-        seen = RecordedRounds(x, differ.astype(np.uint8), np.full(n, k), np.zeros(n, np.bool_))
-        cascade.policy.observe_many(seen, np.full(n, k - 1))
+        outputs = x[:, :1] + 0.2 * np.arange(k) * x[:, 1 : k + 1] > 0
+        differ = np.stack([outputs[:, i] != outputs[:, j] for i, j in cascade.arms.pairs()], axis=1)
+        recorded = RecordedRounds(x, differ.astype(np.uint8), np.full(n, k), np.zeros(n, np.bool_))
+        cascade.policy.observe_many(recorded, np.full(n, k - 1))
         ledger.status.frombytes(bytes([LEARNED]) * n)
         ledger.stops.frombytes(bytes([k - 1]) * n)
         ledger.rule_stops.frombytes(bytes([k - 1]) * n)
@@ -69,15 +69,15 @@ def long_ago(rounds: int) -> State:
     return state
 
 
-async def stored(path: Path, rounds: int) -> None:
+async def store_snapshot(path: Path, rounds: int) -> None:
     store = SqliteStore(path)
     await store.open()
-    await store.save_snapshot(take_snapshot(long_ago(rounds)))
+    await store.save_snapshot(take_snapshot(trained_state(rounds)))
     await store.close()
 
 
-def written(port: int) -> int:
-    """Return how many snapshots the service has written."""
+def snapshots_written(port: int) -> int:
+    """Return the number of snapshots that the service has written."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     line = next(line for line in lines if line.startswith("stopwise_snapshots_total "))
@@ -85,17 +85,17 @@ def written(port: int) -> int:
 
 
 def peak(pid: int) -> float:
-    """Return the most memory that a process has had, in MB."""
+    """Return the peak memory of a process in MB."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
 
 
-def measured(rounds: int) -> dict[str, Any]:
+def measure(rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(
         prefix="stopwise-snapshots-", ignore_cleanup_errors=True
     ) as folder:
         path = Path(folder, "log.db")
-        asyncio.run(stored(path, rounds))
+        asyncio.run(store_snapshot(path, rounds))
         _, port = free_address(Settings(port=0))
         flags = ["--store", str(path), "--port", str(port), "--snapshot-every", str(EVERY)]
         command = [sys.executable, "-m", "stopwise", "serve", *flags]
@@ -107,13 +107,13 @@ def measured(rounds: int) -> dict[str, Any]:
             served = peak(process.pid)
             body = json.dumps({"context": [0.9] + [0.0] * (N_CONTEXT - 1)}).encode()
             message = [request(f"{CASCADE}/rounds", body)]
-            paced(port, message, 1, 2.0, 20.0)  # the first decisions refine the estimates
+            paced(port, message, 1, 2.0, 20.0)  # the first decisions solve for the estimates
             quiet = paced(port, message, CONNECTIONS, 0.5 * EVERY / RATE, RATE)
             began, loads = time.perf_counter(), list[Load]()
             done = threading.Event()
 
             def watch() -> None:
-                while written(port) == 0 and time.perf_counter() < began + 300:
+                while snapshots_written(port) == 0 and time.perf_counter() < began + 300:
                     time.sleep(1)
                 done.set()
 
@@ -136,14 +136,14 @@ def measured(rounds: int) -> dict[str, Any]:
                 "peak_mb": peak(process.pid),
             }
         finally:
-            process.kill()  # at a graceful stop it would write one more
+            process.kill()  # a graceful stop would write another snapshot
             process.wait()
 
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
-    """Measure the longest wait with and without a snapshot being written."""
-    results = [measured(rounds) for rounds in ((100_000,) if quick else SIZES)]
+    """Measure the longest latency before and while a snapshot is written."""
+    results = [measure(rounds) for rounds in ((100_000,) if quick else SIZES)]
     columns = ("before_ms", "during_ms", "during_p99_ms", "over_20_ms", "served_mb", "peak_mb")
     head = ("rounds", "longest ms before", "during", "p99 during", "over 20 ms", "MB", "peak MB")
-    rows = [(f"{one['rounds']:,}", *(round(one[name], 1) for name in columns)) for one in results]
+    rows = [(f"{row['rounds']:,}", *(round(row[name], 1) for name in columns)) for row in results]
     return table("Requests while a snapshot is written", head, rows, NOTE), {"sizes": results}

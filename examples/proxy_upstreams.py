@@ -1,10 +1,10 @@
-"""Two small models behind OpenAI's API on this machine, to try `stopwise proxy` on.
+"""Serve two small local models with OpenAI's API, to try `stopwise proxy`.
 
     python examples/proxy_upstreams.py
 
-Both sort support tickets (the example `text_cascade.py`): "small", on port 9001, is a logistic
-regression on words, "large", on port 9002, a neural network on phrases. They answer
-`POST /v1/chat/completions`, also as a stream, with tools and with a schema.
+Both classify support tickets (see `text_cascade.py`): "small" on port 9001 is a logistic regression
+on words, "large" on port 9002 a neural network on phrases. They answer `POST /v1/chat/completions`,
+including streams, tools and schemas.
 """
 
 import argparse
@@ -25,7 +25,7 @@ Classify = Callable[[str], tuple[str, float]]  # text → topic and its log-prob
 
 
 class Upstream(ThreadingHTTPServer):
-    """One model behind OpenAI's API, at ``url``; it listens from the start."""
+    """A server of one model with OpenAI's API, at ``url``."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -34,7 +34,7 @@ class Upstream(ThreadingHTTPServer):
         super().__init__((HOST, port), Handler)
         self.classify = classify
         self.calls = 0
-        self.bodies: list[dict[str, Any]] = []  # of requests, as they came
+        self.bodies: list[dict[str, Any]] = []  # of all requests
         self.url = f"http://{HOST}:{self.server_port}/v1"
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -61,8 +61,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(200, json.dumps(answer).encode())
             return
         usage = (request.get("stream_options") or {}).get("include_usage")
-        parts = [f"data: {json.dumps(one)}\n\n".encode() for one in chunks(answer, usage)]
-        self.reply(200, b"".join(parts) + b"data: [DONE]\n\n", "text/event-stream")
+        events = [f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks(answer, usage)]
+        self.reply(200, b"".join(events) + b"data: [DONE]\n\n", "text/event-stream")
 
     def reply(self, status: int, body: bytes, media_type: str = "application/json") -> None:
         self.send_response(status)
@@ -76,7 +76,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def completion(request: dict[str, Any], classify: Classify) -> dict[str, Any]:
-    """Answer a request: a tool call if there are tools, JSON if there is a schema, or a topic."""
+    """Return a tool call if the request has tools, JSON if it has a schema, else the topic."""
     text = str(request["messages"][-1]["content"])
     topic, logprob = classify(text)
     content: str | None = topic
@@ -93,42 +93,42 @@ def completion(request: dict[str, Any], classify: Classify) -> dict[str, Any]:
         "finish_reason": "tool_calls" if content is None else "stop",
         "logprobs": {"content": [{"token": topic, "logprob": logprob, "top_logprobs": []}]},
     }
-    read = len(text.split())
-    usage = {"prompt_tokens": read, "completion_tokens": 1, "total_tokens": read + 1}
+    n_words = len(text.split())
+    usage = {"prompt_tokens": n_words, "completion_tokens": 1, "total_tokens": n_words + 1}
     head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "local"}
     return {**head, "choices": [choice], "usage": usage}
 
 
 def chunks(answer: dict[str, Any], usage: bool | None) -> Iterator[dict[str, Any]]:
-    """Yield an answer in pieces, as a stream has it."""
+    """Yield the chunks of an answer's stream."""
     head = {**answer, "object": "chat.completion.chunk"}
     del head["choices"], head["usage"]
     (choice,) = answer["choices"]
     message = choice["message"]
-    pieces: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
     if "tool_calls" in message:
         (call,) = message["tool_calls"]
-        given = call["function"]["arguments"]
+        arguments = call["function"]["arguments"]
         first = {**call, "index": 0, "function": {**call["function"], "arguments": ""}}
-        pieces.append({"tool_calls": [first]})
-        pieces += [
-            {"tool_calls": [{"index": 0, "function": {"arguments": one}}]}
-            for one in (given[:5], given[5:])
+        deltas.append({"tool_calls": [first]})
+        deltas += [
+            {"tool_calls": [{"index": 0, "function": {"arguments": part}}]}
+            for part in (arguments[:5], arguments[5:])
         ]
     else:
         content = message["content"]
-        pieces += [{"content": content[:3]}, {"content": content[3:]}]
-    for k, delta in enumerate(pieces):
+        deltas += [{"content": content[:3]}, {"content": content[3:]}]
+    for k, delta in enumerate(deltas):
         logprobs = choice["logprobs"] if k == 1 else None
-        one = {"index": 0, "delta": delta, "finish_reason": None, "logprobs": logprobs}
-        yield {**head, "choices": [one]}
+        part = {"index": 0, "delta": delta, "finish_reason": None, "logprobs": logprobs}
+        yield {**head, "choices": [part]}
     yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]}
     if usage:
         yield {**head, "choices": [], "usage": answer["usage"]}
 
 
 def classifiers(seed: int = 1000) -> list[Classify]:
-    """Return a keyword rule, a linear model and a neural network, trained now."""
+    """Train and return a keyword rule, a linear model and a neural network."""
     stages = text_cascade.trained(text_cascade.tickets(1500, seed))
 
     def rule(text: str) -> tuple[str, float]:
@@ -137,9 +137,9 @@ def classifiers(seed: int = 1000) -> list[Classify]:
 
     def model(stage: Any) -> Classify:
         def classify(text: str) -> tuple[str, float]:
-            chances = stage.predict_proba([text])[0]
-            best = int(chances.argmax())
-            return str(stage.classes_[best]), math.log(max(float(chances[best]), 1e-9))
+            probabilities = stage.predict_proba([text])[0]
+            best = int(probabilities.argmax())
+            return str(stage.classes_[best]), math.log(max(float(probabilities[best]), 1e-9))
 
         return classify
 
@@ -151,7 +151,7 @@ def main() -> None:
     parser.parse_args()
     _, small, large = classifiers()
     servers = [Upstream(small, 9001), Upstream(large, 9002)]
-    print(f"small: {servers[0].url}\nlarge: {servers[1].url}\nCtrl-C stops them.", flush=True)
+    print(f"small: {servers[0].url}\nlarge: {servers[1].url}\nPress Ctrl-C to stop.", flush=True)
     try:
         threading.Event().wait()
     except KeyboardInterrupt:

@@ -161,8 +161,8 @@ def test_the_interval_of_changed_answers_covers_those_of_new_requests() -> None:
     85 % once in 50. In sample, 7 do.
     """
     days = [shadow_day(seed, 5, 100, kind) for kind in WORLDS for seed in range(12)]
-    assert sum(day["changed"].inside for day in days) >= 17
-    assert sum(day["in sample"].inside for day in days) < 17
+    assert sum(day["changed"].covered for day in days) >= 17
+    assert sum(day["in sample"].covered for day in days) < 17
 
 
 def test_identical_rounds_do_not_give_a_zero_width_interval() -> None:

@@ -24,7 +24,7 @@ def test_the_intervals_of_a_shadow_report_cover(n_arms: int, n: int, kind: str) 
     days = [shadow_day(seed, n_arms, n, kind) for seed in range(DAYS)]
     least = binom.ppf(1e-3, DAYS, 0.85)  # 42
     for name in ("changed", "saving"):
-        assert sum(day[name].inside for day in days) >= least, name
+        assert sum(day[name].covered for day in days) >= least, name
 
 
 @pytest.mark.slow
@@ -33,4 +33,4 @@ def test_the_interval_of_disagreement_in_a_diagnosis_covers(n_arms: int, n: int,
     """At a coverage of 90 %, each of these 4 counts is below ``least`` once in 1,000 trials."""
     days = [diagnosed_day(seed, n_arms, n, kind) for seed in range(DAYS)]
     least = binom.ppf(1e-3, DAYS, 0.90)  # 46
-    assert sum(day["diagnose"].inside for day in days) >= least
+    assert sum(day["diagnose"].covered for day in days) >= least
