@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.conftest import ARMS, Run, flat, rounds
-from tests.unit.logs.test_log import save
+from tests.helpers.log_files import save
 
 COSTS = ("--costs", "0.01,0.04,0.1")
 

@@ -8,7 +8,7 @@ import pytest
 
 import stopwise as sw
 from tests.cli.conftest import ARMS, Run, flat, rounds
-from tests.unit.logs.test_log import save
+from tests.helpers.log_files import save
 
 COSTS = ("--costs", "0.02,0.1,0.25")
 

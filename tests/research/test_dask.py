@@ -18,8 +18,8 @@ from stopwise.executors import DaskExecutor
 from stopwise.logs import partitions
 from stopwise.research.experiments.campaign import run_task
 from tests.cli.conftest import rounds
+from tests.helpers.log_files import save
 from tests.research.campaigns import TASKS, done, expected, python, same, wait_until
-from tests.unit.logs.test_log import save
 
 HERE = ("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0")
 

@@ -1,4 +1,4 @@
-"""A path of a log in each format."""
+"""Fixtures: the path of a log in each format."""
 
 from pathlib import Path
 
@@ -11,5 +11,5 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=("csv", "jsonl"))
-def lines(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def text_path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / f"log.{request.param}"

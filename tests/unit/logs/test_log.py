@@ -1,10 +1,5 @@
-"""Reading logs: what the numbers are, in all three formats."""
+"""Reading logs in all three formats."""
 
-import json
-import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -17,33 +12,10 @@ from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.chunk import Chunk
 from stopwise.logs.formats import csv as csv_format
 from stopwise.logs.log import Columns, Log
+from tests.helpers.log_files import save
+from tests.helpers.processes import run_python
 
 FORMATS = ("parquet", "csv", "jsonl")
-
-GROUPS = {"output": "outputs", "cost": "costs"}
-
-
-def save(path: Path, table: dict[str, list[Any]]) -> Path:
-    """Write a table without `LogWriter`: as others would."""
-    if path.suffix == ".parquet":
-        pq.write_table(pa.table(table), path, row_group_size=3)
-    elif path.suffix == ".csv":
-        rows = zip(*table.values(), strict=True)
-        lines = [",".join("" if cell is None else str(cell) for cell in row) for row in rows]
-        path.write_text("\n".join([",".join(table), *lines, ""]))
-    else:
-        lines = []
-        for cells in zip(*table.values(), strict=True):
-            row: dict[str, Any] = {}
-            for name, cell in zip(table, cells, strict=True):
-                *around, key = name.split(".")
-                inner = row
-                for group in around:
-                    inner = inner.setdefault(GROUPS.get(group, group), {})
-                inner[key] = cell
-            lines.append(json.dumps(row) + "\n")
-        path.write_text("".join(lines))
-    return path
 
 
 def read(path: Path, table: dict[str, list[Any]], columns: Columns | None = None) -> Chunk:
@@ -66,7 +38,7 @@ TRIAGE: dict[str, list[Any]] = {
 }
 
 
-def test_a_log_with_everything(path: Path) -> None:
+def test_all_columns_are_read(path: Path) -> None:
     log = Log(save(path, TRIAGE))
     assert log.arms == ("nurse", "doctor", "board")
     assert log.context == ("age", "fever", "nurse.pulse")
@@ -95,15 +67,15 @@ def test_a_log_with_everything(path: Path) -> None:
     assert chunk.stops.tolist() == [0, 1, 0, 0, -1]
     assert chunk.rule_stop.tolist() == [0, 0, 0, 2, 0]
     answers = [*chunk.codes.T, chunk.labels]
-    said = [[chunk.answer(c) if c >= 0 else None for c in column] for column in answers]
-    assert said == [*list(TRIAGE.values())[3:6], TRIAGE["label"]]
+    values = [[chunk.answer(code) if code >= 0 else None for code in codes] for codes in answers]
+    assert values == [*list(TRIAGE.values())[3:6], TRIAGE["label"]]
     assert chunk.costs is not None
     expected = np.full((5, 3), np.nan)
     expected[[0, 1, 3], 0] = 1.5, 2.0, 1.0
     assert np.array_equal(chunk.costs, expected, equal_nan=True)
 
 
-def test_the_least_a_log_can_be(path: Path) -> None:
+def test_contexts_and_two_outputs_are_enough(path: Path) -> None:
     table = {"context.x": [1, 2], "output.a": [0, 1], "output.b": [0, None]}
     log = Log(save(path, table))
     assert not log.has_labels
@@ -128,7 +100,7 @@ def test_the_least_a_log_can_be(path: Path) -> None:
         (["a", "b", "b"], ["a", "ä", None], [0, 1, 0], ("a", "b", "ä")),
     ],
 )
-def test_outputs_are_compared_as_what_they_are(
+def test_outputs_are_compared_by_type_and_exactly(
     path: Path, a: list[Any], b: list[Any], differ: list[int], values: tuple[Any, ...] | None
 ) -> None:
     chunk = read(path, {"context.x": [0, 0, 0], "output.a": a, "output.b": b})
@@ -137,7 +109,7 @@ def test_outputs_are_compared_as_what_they_are(
     assert chunk.codes[2, 1] == -1
 
 
-def test_stops_may_be_numbers_and_beyond_a_failure(path: Path) -> None:
+def test_stops_may_be_numbers_and_come_after_a_failed_arm(path: Path) -> None:
     table: dict[str, list[Any]] = {
         "context.x": [0, 0, 0],
         "output.a": [1, 1, 1],
@@ -148,34 +120,34 @@ def test_stops_may_be_numbers_and_beyond_a_failure(path: Path) -> None:
     }
     chunk = read(path, table)
     assert chunk.stops.tolist() == [1, 0, 0]
-    assert chunk.rule_stop.tolist() == [1, 0, 2]  # what the rule decided before the arm failed
-    assert chunk.rounds.answered.tolist() == [2, 2, 1]  # a deeper arm was run beside it
+    assert chunk.rule_stop.tolist() == [1, 0, 2]  # the decision of the rule before the arm failed
+    assert chunk.rounds.answered.tolist() == [2, 2, 1]  # an arm after the stop also ran
 
 
-def test_a_log_is_read_as_often_as_one_likes_but_not_by_nothing(path: Path) -> None:
+def test_a_log_can_be_read_repeatedly_with_progress(path: Path) -> None:
     log = Log(save(path, TRIAGE))
-    seen: list[tuple[str, int, int]] = []
-    assert sum(chunk.n for chunk in log.chunks(2, lambda *step: seen.append(step))) == 5
-    assert [done for _, done, _ in seen] == [2, 4, 5]
+    steps: list[tuple[str, int, int]] = []
+    assert sum(chunk.n for chunk in log.chunks(2, lambda *step: steps.append(step))) == 5
+    assert [done for _, done, _ in steps] == [2, 4, 5]
     assert all(
-        of == 5 if done == 5 else done < of <= 6 for _, done, of in seen
-    )  # a guess, at first
+        of == 5 if done == 5 else done < of <= 6 for _, done, of in steps
+    )  # an estimate before the end
     assert sum(chunk.n for chunk in log.chunks()) == 5
     with pytest.raises(InvalidParameterError, match="size must be a whole number"):
         log.chunks(0)
 
 
-def test_formats_by_suffix(tmp_path: Path) -> None:
-    odd = save(tmp_path / "log.csv", TRIAGE).rename(tmp_path / "log.txt")
+def test_the_suffix_selects_the_format(tmp_path: Path) -> None:
+    unknown = save(tmp_path / "log.csv", TRIAGE).rename(tmp_path / "log.txt")
     with pytest.raises(
         InvalidParameterError, match=r"unknown format of log.txt.*\.parquet.*ndjson"
     ):
-        Log(odd)
+        Log(unknown)
     lines = save(tmp_path / "log.jsonl", TRIAGE).rename(tmp_path / "log.NDJSON")
     assert Log(lines).arms == ("nurse", "doctor", "board")
 
 
-def test_other_parquet_types(tmp_path: Path) -> None:
+def test_other_parquet_types_are_read_or_rejected(tmp_path: Path) -> None:
     path = tmp_path / "log.parquet"
     table = pa.table(
         {
@@ -203,7 +175,7 @@ def test_other_parquet_types(tmp_path: Path) -> None:
         list(Log(path).chunks())
 
 
-def test_csv_outputs_are_numbers_if_all_of_the_first_rows_are(
+def test_csv_outputs_are_numbers_if_the_first_rows_have_only_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "log.csv"
@@ -211,10 +183,10 @@ def test_csv_outputs_are_numbers_if_all_of_the_first_rows_are(
     path.write_text(head + "0,1,1.0,\n0,2,2e0,2\n")
     (chunk,) = Log(path).chunks()
     assert chunk.rounds.differ.tolist() == [[0], [0]]
-    path.write_text(head + "0,1,1.0,\n0,2,2e0,two\n")  # a label that is no number: all is text
+    path.write_text(head + "0,1,1.0,\n0,2,2e0,two\n")  # with a text label, all answers are text
     (chunk,) = Log(path).chunks()
     assert chunk.rounds.differ.tolist() == [[1], [1]]
-    path.write_text(head + "0,1_0,10,\n")  # what Python alone takes for a number is text
+    path.write_text(head + "0,1_0,10,\n")  # 1_0 is a number only in Python
     (chunk,) = Log(path).chunks()
     assert chunk.rounds.differ.tolist() == [[1]]
 
@@ -224,16 +196,16 @@ def test_csv_outputs_are_numbers_if_all_of_the_first_rows_are(
         r"log.csv, row 3 \(line 4\), column 'output.b': mixed types: the text 'two' after outputs "
         "that are numbers"
     )
-    for size in (1, 2, 65_536):  # whatever the size of chunks
+    for size in (1, 2, 65_536):  # independent of the size of chunks
         with pytest.raises(InvalidLogError, match=message):
             list(Log(path).chunks(size))
     path.write_text(head + "0,one,1,\n0,2,2,\n0,2,two,\n")
-    assert list(Log(path).chunks(2))[1].values == ("2", "two")  # as the first rows say
+    assert list(Log(path).chunks(2))[1].values == ("2", "two")  # text, like the first rows
     path.write_text("context.x,output.a,output.b,kind\n0,1,1.0,text\n0,01,1,text\n")
-    assert next(Log(path).chunks()).values == ("1", "01", "1.0")  # as the column kind says
+    assert next(Log(path).chunks()).values == ("1", "01", "1.0")  # declared by the column kind
 
 
-def test_csv_as_people_write_it(tmp_path: Path) -> None:
+def test_csv_with_a_byte_order_mark_spaces_and_quotes(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     text = '\ufeffcontext.x, output.a, output.b\r\n 0.5, "x" ,x\r\n\r\n1,"a ""b""\nc", y'
     path.write_bytes(text.replace(' "x" ', " x ").encode())
@@ -244,19 +216,19 @@ def test_csv_as_people_write_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])
-def test_csv_with_semicolons_or_tabs(tmp_path: Path, delimiter: str) -> None:
+def test_csv_may_be_separated_by_semicolons_or_tabs(tmp_path: Path, delimiter: str) -> None:
     path = save(tmp_path / "log.csv", TRIAGE)
-    (wanted,) = Log(path).chunks()
+    (expected,) = Log(path).chunks()
     path.write_text(path.read_text().replace(",", delimiter))
     (chunk,) = Log(path).chunks()
-    assert chunk.codes.tolist() == wanted.codes.tolist()
-    assert chunk.rounds.contexts.tolist() == wanted.rounds.contexts.tolist()
+    assert chunk.codes.tolist() == expected.codes.tolist()
+    assert chunk.rounds.contexts.tolist() == expected.rounds.contexts.tolist()
     path.write_text("context.x;output.a;output.b\n0,5;1;1\n")
     with pytest.raises(InvalidLogError, match=r"is the text '0,5'; write numbers as 0\.5"):
         list(Log(path).chunks())
 
 
-def test_json_lines_as_people_write_them(tmp_path: Path) -> None:
+def test_json_lines_with_other_fields_and_key_orders(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text(
         '{"outputs": {"b": 1, "a": 1}, "context": {"x": true}, "label": 1, "note": {"y": []}}\n'
@@ -269,41 +241,28 @@ def test_json_lines_as_people_write_them(tmp_path: Path) -> None:
     assert chunk.codes.tolist() == [[1, 1], [1, 2]]
     assert chunk.labels.tolist() == [1, -1]
     path.write_text(
-        '{"case": {"age": 3}, "said": {"a": "x", "b": "y"}, "context": {"free": 1}}\n'
-        '{"case": {"age": 4}, "said": {"a": "x", "b": "x"}, "context": {"form": 1}, "stop": "?"}\n'
-    )  # columns that are not used may differ
-    (chunk,) = Log(path, Columns(context=("case.age",), outputs=("said.a", "said.b"))).chunks()
+        '{"case": {"age": 3}, "out": {"a": "x", "b": "y"}, "context": {"free": 1}}\n'
+        '{"case": {"age": 4}, "out": {"a": "x", "b": "x"}, "context": {"form": 1}, "stop": "?"}\n'
+    )  # unused fields may differ between rows
+    (chunk,) = Log(path, Columns(context=("case.age",), outputs=("out.a", "out.b"))).chunks()
     assert chunk.rounds.contexts.tolist() == [[3.0], [4.0]]
     assert chunk.rounds.differ.tolist() == [[1], [0]]
 
 
-def python(script: str, *words: object, **options: Any) -> str:
-    """Run a script in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        **options,
-    )
-    return done.stdout
-
-
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_memory_does_not_grow_with_the_file(tmp_path: Path, suffix: str) -> None:
+def test_memory_is_bounded_for_any_length(tmp_path: Path, suffix: str) -> None:
     script = """
         import sys
         from stopwise.logs.log import Log
         rows = sum(chunk.n for chunk in Log(sys.argv[1]).chunks(10_000))
-        # Not getrusage: its peak is that of the parent process too, whose memory was shared.
+        # Not getrusage: its peak includes the memory shared with the parent process.
         status = dict(line.split(":") for line in open("/proc/self/status"))
         print(rows, int(status["VmHWM"].split()[0]) // 1024)
         """
     peaks: list[int] = []
     for n in (20_000, 120_000) if suffix == "csv" else (50_000, 400_000):
         path = tmp_path / f"{n}.{suffix}"
-        if suffix == "csv":  # the rows themselves would take over 35 MB
+        if suffix == "csv":  # all rows would need over 35 MB
             with path.open("w") as file:
                 file.write("context.x,output.a,output.b\n")
                 file.writelines(f"{i / n},label {i % 7},label {i % 5}\n" for i in range(n))
@@ -312,13 +271,13 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, suffix: str) -> None
             columns = {f"context.x{k}": random.random(n) for k in range(16)}
             columns |= {f"output.{arm}": np.ones(n, dtype=np.int8) for arm in "ab"}
             pq.write_table(pa.table(columns), path, row_group_size=n, use_dictionary=False)
-        rows, peak = map(int, python(script, path).split())
+        rows, peak = map(int, run_python(script, path).split())
         assert rows == n
         peaks.append(peak)
     assert peaks[1] < peaks[0] + (20 if suffix == "csv" else 25)
 
 
-def test_without_pyarrow_only_parquet_is_out_of_reach(tmp_path: Path) -> None:
+def test_only_parquet_needs_pyarrow(tmp_path: Path) -> None:
     for suffix in FORMATS:
         save(tmp_path / f"log.{suffix}", TRIAGE)
     script = """
@@ -337,4 +296,4 @@ def test_without_pyarrow_only_parquet_is_out_of_reach(tmp_path: Path) -> None:
             else:
                 raise AssertionError
         """
-    python(script, cwd=tmp_path)
+    run_python(script, cwd=tmp_path)

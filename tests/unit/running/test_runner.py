@@ -16,7 +16,7 @@ import pytest
 import stopwise as sw
 from stopwise.running.runner import Runner
 from stopwise.running.stage import Stage
-from tests.unit.logs.test_log import python
+from tests.helpers.processes import run_python
 
 CASCADE = sw.Cascade([0.02, 0.1, 0.2], names=["rule", "model", "expert"])
 CASES = np.random.default_rng(5).uniform(-1, 1, (400, 2))
@@ -444,4 +444,4 @@ def test_a_stage_that_hangs_does_not_keep_the_program_from_ending() -> None:
         runner = sw.Runner(sw.FixedDepth(cascade), [lambda x: hangs(3600)] * 2, timeout=0.05)
         print(runner.run(None).failure.kind, asyncio.run(runner.arun(None)).failure.kind)
         """
-    assert python(script, timeout=300).split() == ["timeout", "timeout"]
+    assert run_python(script, timeout=300).split() == ["timeout", "timeout"]

@@ -11,7 +11,7 @@ from stopwise.logs.diagnosis.findings import Diagnosis
 from stopwise.logs.diagnosis.sections import sections
 from stopwise.logs.log import Columns, Log
 from tests.helpers.cascades import good_cascade, shared_mistakes, simulated, write_log
-from tests.unit.logs.test_log import save
+from tests.helpers.log_files import save
 
 TWO = sw.Cascade([0.1, 0.3])
 

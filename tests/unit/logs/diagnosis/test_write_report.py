@@ -15,8 +15,8 @@ from stopwise.logs.diagnosis.report import write_label_rows, write_report
 from stopwise.logs.diagnosis.sections import ReportSection, main_numbers, sections
 from stopwise.logs.log import Log
 from stopwise.logs.vocabulary import AnswerCount, AnswerTable
+from tests.helpers.log_files import save
 from tests.unit.logs.diagnosis.samples import EVIL, LONG, hostile, labelled, unlabelled
-from tests.unit.logs.test_log import save
 from tests.unit.reporting.reader import Reader
 
 SECTIONS = ["saving", "frontier", "disagreement", "answers", "reliability", "over-time"]

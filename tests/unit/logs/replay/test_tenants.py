@@ -17,7 +17,7 @@ from stopwise.intervals import Interval
 from stopwise.logs import partitions
 from stopwise.logs.partitions import Partition, group_partitions, map_partitions
 from tests.cli.conftest import ARMS, rounds
-from tests.unit.logs.test_log import save as save_lists
+from tests.helpers.log_files import save as save_lists
 
 N = 1500
 CLINICS = np.array(["north", "south", "east"])

@@ -1,4 +1,4 @@
-"""Writing logs: what is in the file, what is refused, and what a crash leaves."""
+"""Writing logs: file contents, invalid rounds, and recovery after a crash."""
 
 import csv
 import enum
@@ -23,12 +23,12 @@ from stopwise.logs.formats import parquet
 from stopwise.logs.log import Log
 from stopwise.logs.writer import LogWriter
 from stopwise.records import Failure, Round
-from tests.unit.logs.test_log import python
+from tests.helpers.processes import run_python
 
 ARMS = ["small", "large"]
 
 
-def played(*outputs: Any, **fields: Any) -> Round:
+def finished(*outputs: Any, **fields: Any) -> Round:
     stop = len(outputs) - 1
     defaults = {
         "id": "7",
@@ -44,12 +44,12 @@ def played(*outputs: Any, **fields: Any) -> Round:
 
 def write(path: Path, *rounds: Round, **options: Any) -> Path:
     with LogWriter(path, ARMS, ["x"], **options) as log:
-        for each in rounds:
-            log.write(each)
+        for done in rounds:
+            log.write(done)
     return path
 
 
-def raw(path: Path) -> list[dict[str, Any]]:
+def file_rows(path: Path) -> list[dict[str, Any]]:
     """Read a file without Stopwise."""
     if path.suffix == ".parquet":
         return pq.read_table(path).to_pylist()
@@ -59,11 +59,11 @@ def raw(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-DONE = played("spam", "ham", costs=(0.25, 1.5), context=(0.5, 8.0), rule_stop=0)
-FAILED = played("spam", context=(0.1, 9.0), costs=(1.0,), failure=Failure(1, "timeout", "late"))
+DONE = finished("spam", "ham", costs=(0.25, 1.5), context=(0.5, 8.0), rule_stop=0)
+FAILED = finished("spam", context=(0.1, 9.0), costs=(1.0,), failure=Failure(1, "timeout", "late"))
 
 
-def test_what_is_in_the_file(path: Path) -> None:
+def test_rounds_are_written_to_the_documented_columns(path: Path) -> None:
     with LogWriter(path, ARMS, ["x"], {"small": ["y"]}, labels=True, costs=True) as log:
         log.write(DONE, "ham")
         log.write(FAILED)
@@ -87,10 +87,10 @@ def test_what_is_in_the_file(path: Path) -> None:
         cells |= {"time": datetime.fromisoformat(moment), "context.x": 0.1}
         cells |= {"revealed.small.y": 9.0, "output.small": "spam", "output.large": None}
         cells |= {"cost.small": 1.0, "cost.large": None}
-    assert raw(path)[1] == cells
+    assert file_rows(path)[1] == cells
 
 
-class Colour(str, enum.Enum):  # noqa: UP042 - unlike a StrEnum, it shows its own name as text
+class Colour(str, enum.Enum):  # noqa: UP042 - unlike a StrEnum, its str() is its name
     RED = "red"
 
 
@@ -105,8 +105,10 @@ class Colour(str, enum.Enum):  # noqa: UP042 - unlike a StrEnum, it shows its ow
         (enum.IntEnum("Number", "ONE").ONE, 1),
     ],
 )
-def test_outputs_that_are_nearly_plain(path: Path, output: Any, plain: Any) -> None:
-    write(path, played(output))
+def test_numpy_and_enum_outputs_are_written_as_plain_values(
+    path: Path, output: Any, plain: Any
+) -> None:
+    write(path, finished(output))
     (chunk,) = Log(path).chunks()
     assert chunk.answer(int(chunk.codes[0, 0])) == plain
 
@@ -115,70 +117,70 @@ UNWRITABLE = (("a", "b"), None, b"a", float("nan"), float("inf"), 2**63, 1j)
 
 
 @pytest.mark.parametrize(
-    ("bad", "words"),
+    ("invalid", "message"),
     [
-        *((played(1, output), r"round '7'.*'large'.*canonical=") for output in UNWRITABLE),
-        (played(1, "a"), r"mixed types: the text 'a' after outputs that are numbers"),
-        (played(1, context=(0.5, 1.0)), "context of 2 numbers; expected 1"),
-        (played(1, context=(float("nan"),)), "not finite"),
-        (played(1, 1, 1), "3 outputs"),
-        (played(1, stop=1), "1 outputs, stop 1"),
-        (played(1, rule_stop=2), "rule_stop 2"),
-        (played(1, rule_stop=-2), "rule_stop -2"),
-        (played(), "0 outputs"),
-        (played(1, failure=Failure(0, "error", "?")), "1 outputs.*failed arm 0"),
-        (played(1, 1, failure=Failure(2, "error", "?")), "2 outputs.*failed arm 2"),
-        (played(1, costs=(-1.0,)), r"costs \[-1.0\]"),
-        (played(1, costs=(1.0, 1.0, 1.0)), "costs"),
-        (played(1, time=1e300), r"time 1e\+300"),
+        *((finished(1, output), r"round '7'.*'large'.*canonical=") for output in UNWRITABLE),
+        (finished(1, "a"), r"mixed types: the text 'a' after outputs that are numbers"),
+        (finished(1, context=(0.5, 1.0)), "context of 2 numbers; expected 1"),
+        (finished(1, context=(float("nan"),)), "not finite"),
+        (finished(1, 1, 1), "3 outputs"),
+        (finished(1, stop=1), "1 outputs, stop 1"),
+        (finished(1, rule_stop=2), "rule_stop 2"),
+        (finished(1, rule_stop=-2), "rule_stop -2"),
+        (finished(), "0 outputs"),
+        (finished(1, failure=Failure(0, "error", "?")), "1 outputs.*failed arm 0"),
+        (finished(1, 1, failure=Failure(2, "error", "?")), "2 outputs.*failed arm 2"),
+        (finished(1, costs=(-1.0,)), r"costs \[-1.0\]"),
+        (finished(1, costs=(1.0, 1.0, 1.0)), "costs"),
+        (finished(1, time=1e300), r"time 1e\+300"),
     ],
 )
-def test_rounds_that_do_not_fit(path: Path, bad: Round, words: str) -> None:
+def test_invalid_rounds_are_rejected(path: Path, invalid: Round, message: str) -> None:
     with LogWriter(path, ARMS, ["x"], costs=True) as log:
-        log.write(played(5))
-        with pytest.raises(InvalidLogError, match=words):
-            log.write(bad)
+        log.write(finished(5))
+        with pytest.raises(InvalidLogError, match=message):
+            log.write(invalid)
         with pytest.raises(InvalidLogError, match=r"mixed types: the text"):
-            log.write(played("text"))  # refused rounds leave no trace
-        log.write(played(5, 6))
+            log.write(finished("text"))  # the rejected round has no effect on the type
+        log.write(finished(5, 6))
     (chunk,) = Log(path).chunks()
     assert chunk.codes.tolist() == [[5, -1], [5, 6]]
 
 
-def test_labels_texts_and_errors(path: Path) -> None:
+def test_invalid_labels_and_characters_are_rejected_and_errors_shortened(path: Path) -> None:
     with LogWriter(path, ARMS, ["x"]) as log:
         with pytest.raises(InvalidLogError, match="labels=True"):
-            log.write(played(1), 1)
-        refused = rf"^{path.name}: round '7' .*\\ud800.*not a Unicode character"
-        with pytest.raises(InvalidLogError, match=refused):
-            log.write(played("\ud800"))
-        log.write(played("a", failure=Failure(1, "error", "\ud800")))  # an error may say anything
-        log.write(played("a", failure=Failure(1, "error", "x" * 1_000_000)))
-    log.close()  # a second time does nothing
+            log.write(finished(1), 1)
+        message = rf"^{path.name}: round '7' .*\\ud800.*not a Unicode character"
+        with pytest.raises(InvalidLogError, match=message):
+            log.write(finished("\ud800"))
+        log.write(finished("a", failure=Failure(1, "error", "\ud800")))  # any error is written
+        log.write(finished("a", failure=Failure(1, "error", "x" * 1_000_000)))
+    log.close()  # closing again has no effect
     with pytest.raises(InvalidLogError, match="is closed"):
-        log.write(played("a"))
-    assert [len(row["error"]) for row in raw(path)] == [1, 2_000]
+        log.write(finished("a"))
+    assert [len(row["error"]) for row in file_rows(path)] == [1, 2_000]
     with (
         LogWriter(path, ARMS, ["x"], labels=True, overwrite=True) as log,
         pytest.raises(InvalidLogError, match="mixed types: the text 'one'"),
     ):
-        log.write(played(1), "one")
+        log.write(finished(1), "one")
 
 
-def test_csv_cells_that_no_reader_takes(tmp_path: Path) -> None:
+def test_csv_cells_beyond_the_limit_of_readers_are_rejected(tmp_path: Path) -> None:
     with (
         LogWriter(tmp_path / "log.csv", ARMS, ["x"], labels=True) as log,
         pytest.raises(InvalidLogError, match="200,000 characters"),
     ):
-        log.write(played("a" * 200_000))
+        log.write(finished("a" * 200_000))
 
 
-def test_a_blank_label_is_unknown_and_a_blank_output_is_what_the_arm_said(path: Path) -> None:
-    """The `stop` of the row tells an arm that said nothing from one that was not run."""
+def test_a_blank_label_is_missing_and_a_blank_output_is_an_answer(path: Path) -> None:
+    """The `stop` of the row tells a blank answer from an arm that did not run."""
     with LogWriter(path, ARMS, ["x"], labels=True) as log:
-        log.write(played("", "cat"), "")
-        log.write(played(""), " ")
-        log.write(played("cat", "cat"), "cat")
+        log.write(finished("", "cat"), "")
+        log.write(finished(""), " ")
+        log.write(finished("cat", "cat"), "cat")
     (chunk,) = Log(path).chunks()
     assert chunk.rounds.answered.tolist() == [2, 1, 2]
     assert chunk.rounds.differ[:, 0].tolist() == [1, 0, 0]
@@ -186,7 +188,7 @@ def test_a_blank_label_is_unknown_and_a_blank_output_is_what_the_arm_said(path: 
 
 
 @pytest.mark.parametrize(
-    ("arms", "context", "revealed", "words"),
+    ("arms", "context", "revealed", "message"),
     [
         (["a"], ["x"], {}, "arms must have at least 2 names, got"),
         ([], ["x"], {}, r"arms must have at least 2 names, got \[\]"),
@@ -201,40 +203,40 @@ def test_a_blank_label_is_unknown_and_a_blank_output_is_what_the_arm_said(path: 
         (["a", "a.b", "c"], ["x"], {"a": ["b.y"]}, "dots"),
     ],
 )
-def test_logs_that_cannot_be(
-    path: Path, arms: Any, context: Any, revealed: Any, words: str
+def test_invalid_names_are_rejected(
+    path: Path, arms: Any, context: Any, revealed: Any, message: str
 ) -> None:
-    with pytest.raises(InvalidParameterError, match=words):
+    with pytest.raises(InvalidParameterError, match=message):
         LogWriter(path, arms, context, revealed)
     assert not path.exists()
 
 
-def test_folders_are_made_and_files_replaced_only_on_demand(path: Path) -> None:
-    inside = path.parent / "new" / "folder" / path.name
-    write(inside, played(1), played(2))
-    before = inside.read_bytes()
+def test_folders_are_created_and_files_replaced_only_with_overwrite(path: Path) -> None:
+    nested = path.parent / "new" / "folder" / path.name
+    write(nested, finished(1), finished(2))
+    before = nested.read_bytes()
     with pytest.raises(FileExistsError, match=r"pass append=True to continue or overwrite=True to"):
-        write(inside, played(3))
-    assert inside.read_bytes() == before
-    write(inside, played(3), overwrite=True)
-    (chunk,) = Log(inside).chunks()
+        write(nested, finished(3))
+    assert nested.read_bytes() == before
+    write(nested, finished(3), overwrite=True)
+    (chunk,) = Log(nested).chunks()
     assert chunk.codes[:, 0].tolist() == [3]
 
 
-def test_an_exception_loses_nothing_that_was_written(path: Path) -> None:
+def test_an_exception_keeps_the_rounds_written_before_it(path: Path) -> None:
     def run() -> None:
         with LogWriter(path, ARMS, ["x"], overwrite=True) as log:
-            log.write(played(2))
-            log.write(played(3))
+            log.write(finished(2))
+            log.write(finished(3))
             if path.suffix == ".parquet":
-                assert Log(path).rows == 1  # the old one
+                assert Log(path).rows == 1  # still the old file
             raise RuntimeError("stop")
 
-    write(path, played(1))
+    write(path, finished(1))
     with pytest.raises(RuntimeError, match="stop"):
         run()
     assert [chunk.n for chunk in Log(path).chunks()] == [2]
-    assert list(path.parent.iterdir()) == [path]  # nothing beside it
+    assert list(path.parent.iterdir()) == [path]  # without temporary files
 
 
 @pytest.mark.parametrize(
@@ -247,49 +249,49 @@ def test_an_exception_loses_nothing_that_was_written(path: Path) -> None:
         ([0.5, None, 1], pa.float64()),
     ],
 )
-def test_parquet_has_the_narrowest_type(
+def test_parquet_columns_have_the_narrowest_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outputs: list[Any], kind: Any
 ) -> None:
     monkeypatch.setattr(parquet, "GROUP_ROWS", 1)
-    nothing = played(failure=Failure(0, "error", "?"))
-    rounds = [nothing if output is None else played(output) for output in outputs]
+    failed = finished(failure=Failure(0, "error", "?"))
+    rounds = [failed if output is None else finished(output) for output in outputs]
     path = write(tmp_path / "log.parquet", *rounds)
     assert pq.read_schema(path).field("output.small").type == kind
-    assert [row["output.small"] for row in raw(path)] == outputs
+    assert [row["output.small"] for row in file_rows(path)] == outputs
     with pytest.raises(InvalidLogError, match=r"cannot append to log.parquet.*CSV"):
         LogWriter(path, ARMS, ["x"], append=True)
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_only_a_file_of_the_same_columns_is_appended_to(lines: Path) -> None:
-    write(lines, append=True)  # nothing there yet
-    write(lines, played("a"), append=True)  # no rows
-    before = lines.read_bytes()
+def test_append_requires_the_same_columns(text_path: Path) -> None:
+    write(text_path, append=True)  # creates the file
+    write(text_path, finished("a"), append=True)  # no rows
+    before = text_path.read_bytes()
     for arms, context in ((["small", "huge"], ["x"]), (ARMS, ["z"]), (ARMS[::-1], ["x"])):
         with pytest.raises(InvalidLogError, match=r"cannot append to .*: its columns are id"):
-            LogWriter(lines, arms, context, append=True)
-    assert lines.read_bytes() == before
+            LogWriter(text_path, arms, context, append=True)
+    assert text_path.read_bytes() == before
     for other in ("something else\n", "something else", 'something "else\n and more\n'):
-        lines.write_text(other)
-        with pytest.raises(InvalidLogError, match=lines.name):
-            LogWriter(lines, ARMS, ["x"], append=True)
-        assert lines.read_text() == other
+        text_path.write_text(other)
+        with pytest.raises(InvalidLogError, match=text_path.name):
+            LogWriter(text_path, ARMS, ["x"], append=True)
+        assert text_path.read_text() == other
 
 
-def test_a_complete_last_line_without_a_line_break_stays(lines: Path) -> None:
-    write(lines, played("a"), played("b"))
-    before = lines.read_bytes()
-    lines.write_bytes(before[:-1])
-    write(lines, played("c"), append=True)
-    assert lines.read_bytes().startswith(before)
-    assert len(raw(lines)) == 3
+def test_append_keeps_a_complete_last_line_without_a_line_break(text_path: Path) -> None:
+    write(text_path, finished("a"), finished("b"))
+    before = text_path.read_bytes()
+    text_path.write_bytes(before[:-1])
+    write(text_path, finished("c"), append=True)
+    assert text_path.read_bytes().startswith(before)
+    assert len(file_rows(text_path)) == 3
 
 
 BIG = 2**60 + 1
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "words"),
+    ("before", "after", "message"),
     [
         ("spam", 1, "mixed types"),
         (1, "spam", "mixed types"),
@@ -298,26 +300,28 @@ BIG = 2**60 + 1
         (-BIG, 1.0, "fractions"),
     ],
 )
-def test_answers_of_a_log_can_be_compared(path: Path, before: Any, after: Any, words: str) -> None:
+def test_answers_that_cannot_be_compared_are_rejected(
+    path: Path, before: Any, after: Any, message: str
+) -> None:
     with LogWriter(path, ARMS, ["x"]) as log:
-        log.write(played(before))
-        with pytest.raises(InvalidLogError, match=words):
-            log.write(played(after))
-        log.write(played(before, before))
+        log.write(finished(before))
+        with pytest.raises(InvalidLogError, match=message):
+            log.write(finished(after))
+        log.write(finished(before, before))
     assert sum(chunk.n for chunk in Log(path).chunks()) == 2
 
 
-def test_threads_may_write_together(lines: Path) -> None:
+def test_threads_can_share_a_writer(text_path: Path) -> None:
     texts = [f"text {i}" for i in range(800)]
-    with LogWriter(lines, ARMS, ["x"]) as log, ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda text: log.write(played(text)), texts))
-    (chunk,) = Log(lines).chunks()
+    with LogWriter(text_path, ARMS, ["x"]) as log, ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda text: log.write(finished(text)), texts))
+    (chunk,) = Log(text_path).chunks()
     assert (chunk.n, sorted(chunk.values or ())) == (800, sorted(texts))
 
 
 @contextmanager
 def full_disk(free: int) -> Iterator[None]:
-    """Let no file grow beyond so many bytes: the system then refuses writes, as a full disk."""
+    """Limit the size of files: writes beyond it fail, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (free, hard))
     try:
@@ -327,28 +331,28 @@ def full_disk(free: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("free", [0, 1000, 1500])
-def test_a_full_disk_leaves_complete_rows_and_is_recovered_from(path: Path, free: int) -> None:
+def test_writing_continues_with_complete_rows_after_a_full_disk(path: Path, free: int) -> None:
     stored: list[str] = []
-    refused: list[str] = []
+    rejected: list[str] = []
     with LogWriter(path, ARMS, ["x"]) as log:
         for i in range(40):
-            each = played(1 if i < 20 else 2.5, id=str(i))
+            done = finished(1 if i < 20 else 2.5, id=str(i))
             with full_disk(free if 3 <= i < 35 else 10**9):
                 try:
-                    log.write(each)
+                    log.write(done)
                 except OSError:
-                    refused.append(each.id)
+                    rejected.append(done.id)
                 else:
-                    stored.append(each.id)
-    assert refused  # and of those, nothing
-    assert [row["id"] for row in raw(path)] == stored
+                    stored.append(done.id)
+    assert rejected
+    assert [row["id"] for row in file_rows(path)] == stored
     assert list(path.parent.iterdir()) == [path]
     assert sum(chunk.n for chunk in Log(path).chunks()) == len(stored)
 
 
-def test_parquet_that_cannot_be_finished_leaves_its_rows(tmp_path: Path) -> None:
+def test_an_unfinished_parquet_file_leaves_its_rows_as_json_lines(tmp_path: Path) -> None:
     log = LogWriter(tmp_path / "log.parquet", ARMS, ["x"])
-    log.write(played(1))
+    log.write(finished(1))
     with full_disk(0), pytest.raises(OSError, match="large") as caught:
         log.close()
     (rows,) = tmp_path.iterdir()
@@ -358,22 +362,22 @@ def test_parquet_that_cannot_be_finished_leaves_its_rows(tmp_path: Path) -> None
     assert chunk.codes.tolist() == [[1, -1]]
 
 
-def test_parquet_is_on_disk_before_it_has_its_name(
+def test_parquet_is_synced_before_it_is_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, fsync = tmp_path / "log.parquet", os.fsync
     synced: list[tuple[int, bool]] = []
 
-    def noted(file: int) -> None:
+    def record_fsync(file: int) -> None:
         fsync(file)
         synced.append((os.fstat(file).st_ino, path.exists()))
 
-    monkeypatch.setattr(os, "fsync", noted)
-    write(path, played(1))
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    write(path, finished(1))
     assert synced == [(path.stat().st_ino, False), (tmp_path.stat().st_ino, True)]
 
 
-def test_rows_are_in_the_file_at_once_and_survive_a_kill(path: Path) -> None:
+def test_rows_are_written_immediately_and_survive_a_kill(path: Path) -> None:
     script = """
         import os, signal, sys
         from stopwise.logs.writer import LogWriter
@@ -384,10 +388,14 @@ def test_rows_are_in_the_file_at_once_and_survive_a_kill(path: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
         """
     with pytest.raises(subprocess.CalledProcessError):
-        python(script, path)
-    (left,) = path.parent.iterdir()  # of Parquet, the rows in JSON lines
-    with left.open("ab") as file:
-        file.write(b"100,")  # a row that the kill cut off
-    write(left, played("after"), append=True)
-    said = [(chunk.values or ())[c] for chunk in Log(left).chunks() for c in chunk.codes[:, 0]]
-    assert said == [*(f"line\n{i}" for i in range(100)), "after"]
+        run_python(script, path)
+    (remaining,) = path.parent.iterdir()  # in the case of Parquet, JSON lines
+    with remaining.open("ab") as file:
+        file.write(b"100,")  # a row truncated by the kill
+    write(remaining, finished("after"), append=True)
+    answers = [
+        (chunk.values or ())[code]
+        for chunk in Log(remaining).chunks()
+        for code in chunk.codes[:, 0]
+    ]
+    assert answers == [*(f"line\n{i}" for i in range(100)), "after"]

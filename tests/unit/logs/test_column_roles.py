@@ -1,4 +1,4 @@
-"""Which column means what, with the names of the format and with a person's own."""
+"""Roles of columns, from standard names and from `Columns`."""
 
 import pytest
 
@@ -19,15 +19,15 @@ STANDARD = (
 )
 
 
-def test_names_of_the_format() -> None:
+def test_standard_names_give_the_roles() -> None:
     layout = arrange([*STANDARD, "revealed.large.late"], Columns(), "log.csv")
     assert (layout.stop, layout.rule_stop) == ("stop", None)
     assert layout.costs == (None, "cost.large")
     assert "id" not in layout.used
-    assert "revealed.large.late" not in layout.used  # it comes too late to decide anything
+    assert "revealed.large.late" not in layout.used  # revealed too late for any decision
 
 
-def test_own_names_give_the_order_and_need_no_prefix() -> None:
+def test_chosen_columns_give_the_order_and_need_no_prefix() -> None:
     columns = Columns(context=("bmi", "age"), outputs=("large", "small"), label="truth")
     layout = arrange(["age", "small", "large", "bmi", "truth"], columns, "log.csv")
     assert (layout.arms, layout.context) == (("large", "small"), ("bmi", "age"))
@@ -36,7 +36,7 @@ def test_own_names_give_the_order_and_need_no_prefix() -> None:
     assert (layout.arms, layout.base) == (("large", "small"), ("context.bmi",))
 
 
-def test_own_outputs_leave_words_that_may_mean_something_else() -> None:
+def test_with_chosen_outputs_other_standard_names_are_ignored() -> None:
     names = ["age", "small", "large", "stop", "failed", "rule_stop", "kind", "label"]
     layout = arrange(names, Columns(context=("age",), outputs=("small", "large")), "log.csv")
     assert (layout.stop, layout.failed, layout.rule_stop, layout.kind) == (None,) * 4
@@ -45,14 +45,14 @@ def test_own_outputs_leave_words_that_may_mean_something_else() -> None:
     assert arrange(names, named, "log.csv").stop == "stop"
 
 
-def test_arms_with_dots() -> None:
+def test_names_of_arms_may_contain_dots() -> None:
     names = ["context.x", "revealed.gpt-3.5.n", "output.gpt-3", "output.gpt-3.5", "output.gpt-4"]
     layout = arrange(names, Columns(), "log.csv")
     assert layout.arms == ("gpt-3", "gpt-3.5", "gpt-4")
     assert layout.revealed == ((), ("revealed.gpt-3.5.n",))
 
 
-def test_a_log_without_contexts_must_be_meant() -> None:
+def test_a_log_without_contexts_needs_an_empty_tuple() -> None:
     names = ["output.a", "output.b"]
     assert arrange(names, Columns(context=()), "log.csv").context == ()
     with pytest.raises(
@@ -62,7 +62,7 @@ def test_a_log_without_contexts_must_be_meant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "columns", "words"),
+    ("names", "columns", "message"),
     [
         (
             ["age", "small"],
@@ -83,6 +83,6 @@ def test_a_log_without_contexts_must_be_meant() -> None:
         ),
     ],
 )
-def test_columns_that_do_not_fit(names: list[str], columns: Columns, words: str) -> None:
-    with pytest.raises(InvalidLogError, match=words):
+def test_invalid_roles_are_rejected(names: list[str], columns: Columns, message: str) -> None:
+    with pytest.raises(InvalidLogError, match=message):
         arrange(names, columns, "log.csv")
