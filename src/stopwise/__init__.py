@@ -1,8 +1,8 @@
 """Stopwise learns, online and without labels, how deep to go in a cascade.
 
-``import stopwise as sw`` has what a user of cascades needs; `stopwise.research` has environments,
-comparators and experiments. A name loads its module when it is first used, so that importing the
-package costs next to nothing.
+Use ``import stopwise as sw`` for cascades and policies; `stopwise.research` has environments,
+comparators and experiments. Modules are loaded when a name is first used, which keeps
+``import stopwise`` fast.
 """
 
 from typing import TYPE_CHECKING

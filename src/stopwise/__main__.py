@@ -1,4 +1,4 @@
-"""``python -m stopwise`` is ``stopwise``."""
+"""``python -m stopwise``: the command line."""
 
 from stopwise.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Canonical JSON: the bytes of a value that are compared or hashed."""
+"""Canonical JSON, for comparing and hashing values."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -9,9 +9,9 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def canonical_json(value: object) -> bytes:
-    """Return the only form of a JSON value: names sorted, no white space, 3.0 written as 3.
+    """Return the canonical JSON of a value: sorted names, no white space, 3.0 written as 3.
 
-    Equal values have equal forms, and different values different ones; True is not 1.
+    Values are equal if and only if their canonical forms are; True differs from 1.
 
     Examples
     --------
@@ -22,7 +22,7 @@ def canonical_json(value: object) -> bytes:
 
 
 def canonical_value(value: Any) -> Any:
-    """Return a JSON value with its whole floats as integers.
+    """Return a JSON value with integral floats as integers.
 
     Examples
     --------

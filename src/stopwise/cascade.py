@@ -1,4 +1,4 @@
-"""The cascade: arms in order, what each costs, and what going deeper costs."""
+"""The cascade: an ordered sequence of arms with costs."""
 
 import math
 import operator
@@ -15,32 +15,33 @@ from stopwise.arrays import Floats
 from stopwise.checks import real, vector
 from stopwise.errors import CostUnitWarning, InvalidCascadeError, InvalidStopError
 from stopwise.records import Decision
+from stopwise.text import suggestion
 
-# Costs nearer than this (relative) count as the same in `differences`: cᵢ taken from cumulative
-# costs may differ from the cᵢ a person wrote by a rounding error. The cascade is still the same.
+# Relative tolerance of `differences`: costs computed from cumulative costs differ from the original
+# costs by rounding errors.
 SAME_COST = 1e-12
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Cascade:
-    """Arms 0..K−1 in order; running arm i means having run, and paid for, all before it.
+    """Arms 0..K−1 in order; running arm i requires running, and paying for, all arms before it.
 
         Cᵢ = c₀ + … + cᵢ,   cumulative[i] = λᵢ·Cᵢ,   gaps[i, j] = cumulative[j] − cumulative[i]
 
     The loss of stopping at arm i is γᵢ(x) + λᵢ·Cᵢ (the paper, Problem setting). The trade-off
-    weights λᵢ turn money into error probability; only ``cumulative`` and ``gaps`` contain them.
-    The arguments are attributes too, with one value for each of the ``n_arms`` arms.
+    weights λᵢ convert money to error probability; only ``cumulative`` and ``gaps`` include them.
+    The arguments are also attributes, with one value for each of the ``n_arms`` arms.
 
-    A cascade is a value: it cannot be changed, compares by content and may be a dictionary key.
+    A cascade is immutable and hashable, and compares by value.
 
     Parameters
     ----------
     costs : array_like of shape (K,)
-        The cost cᵢ ≥ 0 of running arm i itself. At least two arms.
+        The cost cᵢ ≥ 0 of running arm i alone. At least two arms.
     names : sequence of str, optional
-        Distinct names, for people to read; "arm 0", "arm 1", … by default.
+        Unique names; "arm 0", "arm 1", … by default.
     tradeoff : float or array_like of shape (K,), optional
-        The weights λᵢ > 0, one for all arms or one for each; 1 by default.
+        The weights λᵢ > 0, for all arms or for each; 1 by default.
 
     Examples
     --------
@@ -65,10 +66,10 @@ class Cascade:
         names: Sequence[str] | None = None,
         tradeoff: ArrayLike | None = None,
     ) -> None:
-        own = vector("costs", costs, least=0, error=InvalidCascadeError)
-        with np.errstate(over="ignore"):  # reported by _fill, in words
-            totals = np.cumsum(own)
-        self._fill(own, totals, names, tradeoff)
+        checked = vector("costs", costs, least=0, error=InvalidCascadeError)
+        with np.errstate(over="ignore"):  # _fill raises an error instead
+            totals = np.cumsum(checked)
+        self._fill(checked, totals, names, tradeoff)
 
     @classmethod
     def from_cumulative(
@@ -77,9 +78,9 @@ class Cascade:
         names: Sequence[str] | None = None,
         tradeoff: ArrayLike | None = None,
     ) -> "Cascade":
-        """Build a cascade from what stopping at each arm costs in all, before any trade-off.
+        """Create a cascade from the total cost of stopping at each arm, before any trade-off.
 
-        ``cumulative`` are the Cᵢ, non-negative and never decreasing, stored to the last bit;
+        ``cumulative`` are the Cᵢ, non-negative and non-decreasing; they are stored exactly, and
         ``costs`` are their differences.
 
         Examples
@@ -88,12 +89,12 @@ class Cascade:
         Cascade(arm 0 0.01 → arm 1 0.25 → arm 2 0.50)
         """
         totals = vector("cumulative", cumulative, least=0, error=InvalidCascadeError)
-        falls = np.flatnonzero(np.diff(totals) < 0)
-        if falls.size:
-            i = int(falls[0])
+        decreases = np.flatnonzero(np.diff(totals) < 0)
+        if decreases.size:
+            i = int(decreases[0])
             raise InvalidCascadeError(
-                f"cumulative costs may not decrease, but arm {i} costs {totals[i]:g} and arm "
-                f"{i + 1} only {totals[i + 1]:g}; if these are the costs of single arms, use "
+                f"cumulative must not decrease, got {totals[i]:g} for arm {i} and "
+                f"{totals[i + 1]:g} for arm {i + 1}; for the costs of single arms, use "
                 "Cascade(costs)"
             )
         cascade = object.__new__(cls)
@@ -104,10 +105,10 @@ class Cascade:
     def from_prices(
         cls, prices: ArrayLike, error_cost: float, names: Sequence[str] | None = None
     ) -> "Cascade":
-        """Build a cascade from what arms charge and what one wrong answer costs, in one currency.
+        """Create a cascade from prices and the cost of one wrong answer, in the same currency.
 
-        ``prices`` are what running each arm itself charges; ``error_cost`` is what one wrong answer
-        costs, or what you would pay to prevent it.
+        ``prices`` are the prices of running each arm alone; ``error_cost`` is the cost of one wrong
+        answer, or what you would pay to prevent it.
 
         Examples
         --------
@@ -118,9 +119,9 @@ class Cascade:
         return cls(prices, names, tradeoff=1 / cost)
 
     def decision(self, stop: int, rule_stop: int | None = None) -> Decision:
-        """Return the decision of a policy to stop at an arm.
+        """Return the decision to stop at an arm.
 
-        ``rule_stop`` is where the rule itself stops, if the round goes on from there at random.
+        ``rule_stop`` is where the rule itself stops, if the round continues from there at random.
 
         Examples
         --------
@@ -137,17 +138,17 @@ class Cascade:
         names: Sequence[str] | None,
         tradeoff: ArrayLike | None,
     ) -> None:
-        """Fill the frozen fields from checked costs; the only place that writes them."""
+        """Set the frozen fields from checked costs."""
         k = len(costs)
         if k < 2:
-            raise InvalidCascadeError(f"a cascade needs at least two arms; there are {k}")
+            raise InvalidCascadeError(f"a cascade needs at least two arms, got {k}")
         weights = 1.0 if tradeoff is None else tradeoff
         weights = vector("tradeoff", weights, size=k, above=0, error=InvalidCascadeError)
         with np.errstate(over="ignore"):
             cumulative = weights * totals
         if not np.isfinite(cumulative).all():
             raise InvalidCascadeError(
-                "the costs add up to more than a float can hold; use a larger unit of cost"
+                "the sum of the costs exceeds the range of a float; use a larger unit of cost"
             )
         fields: dict[str, object] = {
             "n_arms": k,
@@ -162,31 +163,29 @@ class Cascade:
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
             object.__setattr__(self, name, value)
-        if doubt := costs_doubt(self.names, cumulative):
-            how = "from amounts of money, use Cascade.from_prices(prices, error_cost=...)"
-            warnings.warn(f"{doubt}; {how}", CostUnitWarning, stacklevel=3)
+        if warning := cost_unit_warning(self.names, cumulative):
+            advice = "for amounts of money, use Cascade.from_prices(prices, error_cost=...)"
+            warnings.warn(f"{warning}; {advice}", CostUnitWarning, stacklevel=3)
 
     def index(self, arm: str | SupportsIndex) -> int:
-        """Return the position of an arm given by name or by 0-based position."""
+        """Return the 0-based position of an arm, from its name or position."""
         if isinstance(arm, str):
             if arm not in self.names:
-                raise InvalidStopError(
-                    f"no arm is named {arm!r}; the arms are {', '.join(map(repr, self.names))}"
-                )
+                raise InvalidStopError(f"unknown arm {arm!r}; {suggestion(arm, self.names)}")
             return self.names.index(arm)
         try:
-            # bool is an int to Python, but True as an arm is surely a mistake.
+            # bool is a subclass of int, but True as an arm is a mistake.
             position = operator.index(cast(Any, None if isinstance(arm, bool | np.bool_) else arm))
         except TypeError:
-            raise InvalidStopError(f"an arm is a name or a whole number, not {arm!r}") from None
+            raise InvalidStopError(f"an arm must be a name or an integer, got {arm!r}") from None
         if not 0 <= position < self.n_arms:
             raise InvalidStopError(
-                f"no arm {position}: the {self.n_arms} arms count from 0 to {self.n_arms - 1}"
+                f"an arm must be an integer from 0 to {self.n_arms - 1}, got {position}"
             )
         return position
 
     def cost(self, stop: str | SupportsIndex) -> float:
-        """Return what stopping at this arm costs in all, λᵢ·Cᵢ."""
+        """Return the total cost of stopping at an arm, λᵢ·Cᵢ."""
         return float(self.cumulative[self.index(stop)])
 
     def pairs(self) -> list[tuple[int, int]]:
@@ -194,34 +193,34 @@ class Cascade:
         return list(combinations(range(self.n_arms), 2))
 
     def differences(self, other: "Cascade") -> list[str]:
-        """Return a sentence for each difference between this cascade and a later one.
+        """Describe each difference between this cascade and a later one.
 
-        Rounding errors do not count, so this can be empty for cascades that are not equal: one
-        created from costs and one from cumulative costs, for example.
+        Rounding errors are ignored, so the list can be empty for unequal cascades, such as one
+        created from costs and one from cumulative costs.
 
         Examples
         --------
         >>> Cascade([0.1, 0.24]).differences(Cascade([0.1, 0.3]))
         ["arm 'arm 1' cost 0.24, now 0.3"]
         """
-        found: list[str] = []
+        changes: list[str] = []
         if self.n_arms != other.n_arms:
-            found.append(f"there were {self.n_arms} arms, now {other.n_arms}")
+            changes.append(f"there were {self.n_arms} arms, now {other.n_arms}")
         for i in range(min(self.n_arms, other.n_arms)):
             if self.names[i] != other.names[i]:
-                found.append(f"arm {i} was named {self.names[i]!r}, now {other.names[i]!r}")
-            # A cost near nothing beside the rest is judged by the scale of the complete cascade.
-            slack = SAME_COST * max(self._totals[-1], other._totals[-1])
-            for verb, was, now, near in (
-                ("cost", self.costs[i], other.costs[i], slack),
+                changes.append(f"arm {i} was named {self.names[i]!r}, now {other.names[i]!r}")
+            # Tiny costs are compared at the scale of the complete cascade.
+            cost_tolerance = SAME_COST * max(self._totals[-1], other._totals[-1])
+            for verb, before, after, tolerance in (
+                ("cost", self.costs[i], other.costs[i], cost_tolerance),
                 ("had trade-off", self.tradeoff[i], other.tradeoff[i], 0.0),
             ):
-                if not math.isclose(was, now, rel_tol=SAME_COST, abs_tol=near):
-                    found.append(f"arm {self.names[i]!r} {verb} {was:.12g}, now {now:.12g}")
-        return found
+                if not math.isclose(before, after, rel_tol=SAME_COST, abs_tol=tolerance):
+                    changes.append(f"arm {self.names[i]!r} {verb} {before:.12g}, now {after:.12g}")
+        return changes
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values from which `from_dict` rebuilds this very cascade."""
+        """Return plain JSON values for `from_dict`."""
         return {
             "names": list(self.names),
             "costs": self.costs.tolist(),
@@ -231,21 +230,21 @@ class Cascade:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Cascade":
-        """Rebuild a cascade from `to_dict`, equal to the last bit."""
+        """Restore a cascade exactly from `to_dict`."""
         expected = {"names", "costs", "totals", "tradeoff"}
         if set(values) != expected:
             raise InvalidCascadeError(
-                f"a stored cascade has the keys {sorted(expected)}, not {sorted(values)}"
+                f"a stored cascade must have the keys {sorted(expected)}, got {sorted(values)}"
             )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CostUnitWarning)  # said when it was created
-            # Both are stored because neither gives the other back exactly in floating point.
-            given = cls(values["costs"], values["names"], values["tradeoff"])
-            stored = cls.from_cumulative(values["totals"], values["names"], values["tradeoff"])
-            if given.differences(stored):
+            warnings.simplefilter("ignore", CostUnitWarning)  # issued when it was created
+            # Both are stored because neither determines the other exactly in floating point.
+            by_costs = cls(values["costs"], values["names"], values["tradeoff"])
+            by_totals = cls.from_cumulative(values["totals"], values["names"], values["tradeoff"])
+            if by_costs.differences(by_totals):
                 raise InvalidCascadeError("the stored costs do not add up to the stored totals")
             cascade = object.__new__(cls)
-            cascade._fill(given.costs, stored._totals, given.names, given.tradeoff)
+            cascade._fill(by_costs.costs, by_totals._totals, by_costs.names, by_costs.tradeoff)
             return cascade
 
     def _content(self) -> tuple[object, ...]:
@@ -258,7 +257,7 @@ class Cascade:
         return hash(self._content())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as plain values: arrays restored from a pickle would be writable."""
+        """Pickle as plain values, because unpickled arrays would be writable."""
         return Cascade.from_dict, (self.to_dict(),)
 
     def __repr__(self) -> str:
@@ -269,32 +268,31 @@ class Cascade:
         return f"Cascade({text})"
 
 
-def costs_doubt(names: Sequence[str], cumulative: ArrayLike) -> str:
-    """Return a warning if an arm costs more than one wrong answer; else an empty text."""
+def cost_unit_warning(names: Sequence[str], cumulative: ArrayLike) -> str:
+    """Return a warning if an arm costs more than one wrong answer, else an empty string."""
     steps = np.diff(cumulative, prepend=0.0)
     i = int(np.argmax(steps > 1))
     costs = f"running arm {names[i]!r} costs as much as {steps[i]:g} wrong answers"
-    why = "more than it can correct. Costs are in units of one wrong answer"
-    return f"{costs}, {why}" if steps[i] > 1 else ""
+    reason = "more than it can correct. Costs are in units of one wrong answer"
+    return f"{costs}, {reason}" if steps[i] > 1 else ""
 
 
 def _checked_names(names: Sequence[str], n_arms: int) -> tuple[str, ...]:
-    if isinstance(names, str):  # a string is a sequence of its letters
-        raise InvalidCascadeError(f"names must be a list of strings, not the string {names!r}")
-    given = cast("tuple[object, ...]", tuple(names))
-    if len(given) != n_arms:
-        raise InvalidCascadeError(f"there are {n_arms} costs but {len(given)} names")
-    for i, name in enumerate(given):
-        if not isinstance(name, str) or not name.strip() or name in given[:i]:
-            raise InvalidCascadeError(
-                f"the name of arm {i} must be a string that is not empty and that no other arm "
-                f"has, not {name!r}"
-            )
-    return tuple(map(str, given))
+    if isinstance(names, str):  # a string is a sequence of characters
+        raise InvalidCascadeError(f"names must be a list of strings, got the string {names!r}")
+    values = cast("tuple[object, ...]", tuple(names))
+    if len(values) != n_arms:
+        raise InvalidCascadeError(f"names must have one name per cost, {n_arms}, got {len(values)}")
+    for i, name in enumerate(values):
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidCascadeError(f"names[{i}] must be a non-empty string, got {name!r}")
+        if name in values[:i]:
+            raise InvalidCascadeError(f"names must be unique, got {name!r} twice")
+    return tuple(map(str, values))
 
 
 def _aligned(values: Floats) -> list[str]:
-    """Write numbers with the same count of decimals: 0.25 and 0.50 read better than 0.5."""
+    """Format numbers with the same number of decimals."""
     texts = [f"{value:.6g}" for value in values.tolist()]
     if any("e" in text for text in texts):
         return texts

@@ -1,4 +1,4 @@
-"""Checks of arguments where they enter: each returns the value in one form or raises."""
+"""Argument checks: each returns the value in a normal form, or raises."""
 
 import math
 import re
@@ -14,9 +14,9 @@ from stopwise.text import shorten
 
 Error: TypeAlias = type[InvalidInputError]
 
-ENOUGH = 30  # labelled rounds from which they show anything (heuristic: normal intervals hold)
+ENOUGH = 30  # labelled rounds before a warning (heuristic: normal intervals hold from here)
 FLOAT64 = np.dtype(np.float64)
-NOT_NUMBERS = (bool, np.bool_, str, bytes)  # though Python would make numbers of them
+NOT_NUMBERS = (bool, np.bool_, str, bytes)  # which float() or int() would accept
 
 
 def real(
@@ -41,19 +41,35 @@ def real(
         and (most is None or v <= most)
     )
     if not (math.isfinite(v) and inside):
-        limits = {"above": above, "at least": least, "below": below, "at most": most}
-        text = " and ".join(f"{word} {b:g}" for word, b in limits.items() if b is not None)
-        raise error(f"{name} must be a number{text and ' ' + text}, not {value!r}")
+        raise error(f"{name} must be {_range(above, least, below, most)}, got {value!r}")
     return v
 
 
+def _range(
+    above: float | None, least: float | None, below: float | None, most: float | None
+) -> str:
+    """Return "a number in (0, 1]", "a number >= 0" or "a finite number"."""
+    low = least if above is None else above
+    high = most if below is None else below
+    if low is not None and high is not None:
+        left = "[" if above is None else "("
+        right = "]" if below is None else ")"
+        return f"a number in {left}{low:g}, {high:g}{right}"
+    if low is not None:
+        return f"a number {'>=' if above is None else '>'} {low:g}"
+    if high is not None:
+        return f"a number {'<=' if below is None else '<'} {high:g}"
+    return "a finite number"
+
+
 def size_in_bytes(name: str, value: object) -> int:
-    """Return an amount of memory, such as "256 MB" or a number of bytes, as bytes."""
+    """Return a size such as "256 MB", or a number of bytes, in bytes."""
     units = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?B?)\s*", str(value).upper())
-    if found is None or isinstance(value, bool) or found[2] not in units:
-        raise InvalidParameterError(f'{name} is a text like "256 MB", not {value!r}')
-    return int(float(found[1]) * units[found[2]])
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?B?)\s*", str(value).upper())
+    if match is None or isinstance(value, bool) or match[2] not in units:
+        raise InvalidParameterError(f'{name} must be a size such as "256 MB", got {value!r}')
+    amount, unit = match.groups()
+    return int(float(amount) * units[unit])
 
 
 def integer(
@@ -63,24 +79,24 @@ def integer(
     most: int | None = None,
     error: Error = InvalidParameterError,
 ) -> int:
-    """Return a whole number within the limits; accepts 2.0, which JSON may hold, but not True."""
-    whole = _whole(value)
-    if whole is None or whole < least or (most is not None and whole > most):
-        limits = f", {least} or more" if most is None else f" from {least} to {most}"
-        raise error(f"{name} must be a whole number{limits}, not {value!r}")
-    return whole
+    """Return an integer within the limits; accepts 2.0, as in JSON, but not True."""
+    number = _as_integer(value)
+    if number is None or number < least or (most is not None and number > most):
+        limits = f">= {least}" if most is None else f"from {least} to {most}"
+        raise error(f"{name} must be an integer {limits}, got {value!r}")
+    return number
 
 
-def _whole(value: object) -> int | None:
+def _as_integer(value: object) -> int | None:
     if type(value) is int:  # not bool
         return value
     if isinstance(value, NOT_NUMBERS):
         return None
     try:
-        whole = int(cast(Any, value))
+        number = int(cast(Any, value))
     except (TypeError, ValueError, OverflowError):
         return None
-    return whole if whole == value else None
+    return number if number == value else None
 
 
 def checked_seed(seed: int) -> int:
@@ -89,29 +105,29 @@ def checked_seed(seed: int) -> int:
 
 
 def choice(name: str, value: object, options: Iterable[str]) -> str:
-    """Return one of several words."""
+    """Return a value that must be in a set of strings."""
     options = tuple(options)
     if value not in options:
-        words = " or ".join(f'"{option}"' for option in options)
-        raise InvalidParameterError(f"{name} must be {words}, not {value!r}")
+        listed = " or ".join(f'"{option}"' for option in options)
+        raise InvalidParameterError(f"{name} must be {listed}, got {value!r}")
     return cast(str, value)
 
 
 def numbers(name: str, values: ArrayLike, error: Error = InvalidParameterError) -> Floats:
-    """Return a float64 array, copied only if the values were not one."""
+    """Return a float64 array; copies only other types."""
     try:
         array = np.asarray(values)
         if array.dtype is FLOAT64:
             return array
-        # Text is refused even where numpy could parse it: it is a sign of unprepared data.
-        # Object arrays come from tables of mixed columns and may hold numbers only.
+        # Text is rejected even where numpy could parse it, since it signals unprepared data.
+        # Object arrays come from tables of mixed columns and may contain only numbers.
         text = array.dtype.kind == "O" and any(isinstance(v, str | bytes) for v in array.flat)
         if array.dtype.kind not in "biufO" or text:
-            raise TypeError(f"of type {array.dtype}")
+            raise TypeError(f"type {array.dtype}")
         with np.errstate(over="ignore"):  # a long double may become inf
             return array.astype(np.float64)
     except (TypeError, ValueError) as reason:
-        raise error(f"{name} must be real numbers ({reason})") from None
+        raise error(f"{name} must be numbers ({reason})") from None
 
 
 def vector(
@@ -123,15 +139,15 @@ def vector(
     least: float | None = None,
     error: Error = InvalidParameterError,
 ) -> Floats:
-    """Return a fresh flat array of numbers within the limits; with a size, repeat a single one."""
-    given = np.array(values, dtype=object)  # which keeps True apart from 1
-    if given.ndim == 0 and size is not None:
-        given = np.full(size, given)
-    if given.ndim != 1 or size not in (None, given.size):
+    """Return a new 1-d array of numbers within the limits; ``size`` broadcasts a scalar."""
+    items = np.array(values, dtype=object)  # objects keep True and 1 apart
+    if items.ndim == 0 and size is not None:
+        items = np.full(size, items)
+    if items.ndim != 1 or size not in (None, items.size):
         count = "" if size is None else f"{size} "
-        raise error(f"{name} must be a flat list of {count}numbers; its shape is {given.shape}")
+        raise error(f"{name} must be a flat list of {count}numbers, got shape {items.shape}")
     limits: Any = {"above": above, "least": least, "error": error}
-    checked = [real(f"{name}[{i}]", value, **limits) for i, value in enumerate(given)]
+    checked = [real(f"{name}[{i}]", value, **limits) for i, value in enumerate(items)]
     return np.array(checked, dtype=np.float64)
 
 
@@ -140,49 +156,49 @@ def table(name: str, values: ArrayLike, error: Error = InvalidParameterError) ->
     array = numbers(name, values, error)
     if array.ndim != 2 or 0 in array.shape:
         raise error(
-            f"{name} must be a table with at least one row and one column; the shape is "
-            f"{array.shape}"
+            f"{name} must be a table with at least one row and one column, got shape {array.shape}"
         )
     if not np.isfinite(array).all():
         row, column = np.argwhere(~np.isfinite(array))[0].tolist()
-        raise error(
-            f"{name}: row {row}, column {column} is {array[row, column]}; it must be finite"
-        )
+        raise error(f"{name} must be finite; row {row}, column {column} is {array[row, column]}")
     return array
 
 
 def as_table(values: ArrayLike) -> NDArray[Any]:
-    """Return values as an array that keeps each as it is: "1" and 1 must not become equal."""
+    """Return values as an array without converting them: "1" and 1 must stay different."""
     if isinstance(values, np.ndarray):
         return cast(NDArray[Any], values)
     return np.array(values, dtype=np.object_)
 
 
 def rounds_in(contexts: NDArray[Any]) -> int:
-    """Return how many rounds a table of contexts has."""
+    """Return the number of rounds in a table of contexts."""
     if contexts.ndim == 0:
-        raise InvalidContextError("contexts must be a table with one row per round, not one value")
+        raise InvalidContextError("contexts must be a table with one row per round, got a scalar")
     return len(contexts)
 
 
 def comparable(output: object) -> bool:
-    """Return whether a value can be compared with others: hashable, and equal to itself."""
+    """Return whether a value can be an output: hashable, and equal to itself."""
     try:
         hash(output)
         return bool(output == output)
-    except Exception:  # whatever a foreign type does when it is compared
+    except Exception:  # user-defined types may raise anything in a comparison
         return False
 
 
 def unlike_labels(equal: bool, rows: int, label: str, output: str) -> str | None:
-    """Return how labels differ from outputs, if no label of many is ``equal`` to any output."""
-    words = f"no label is the output of any arm, in {rows:,} labelled rounds: a label is {label}, "
-    words += f"for instance, where an output is {output}, and every answer counts as wrong"
-    return None if equal or rows < ENOUGH else words
+    """Return a warning if no label of many is ``equal`` to any output, else None."""
+    if equal or rows < ENOUGH:
+        return None
+    return (
+        f"no label equals any output in {rows:,} labelled rounds, so all answers count as wrong; "
+        f"write labels in the same form as outputs (a label is {label}, an output {output})"
+    )
 
 
 def short_repr(value: object) -> str:
-    """Return a value for a message, in at most 80 characters, whatever it is."""
+    """Return the repr of any value, in at most 80 characters."""
     try:
         text = repr(value)
     except Exception:

@@ -1,31 +1,27 @@
-"""Every exception Stopwise raises, in one tree.
-
-Catch `StopwiseError` to catch them all. Bad arguments are also `ValueError`, and an unknown policy
-or environment name is also a `KeyError`. What to do about each: ``docs/errors.md``.
-"""
+"""Exceptions and warnings (docs/errors.md)."""
 
 
 class StopwiseError(Exception):
-    """The root of the tree."""
+    """Base class of all exceptions of Stopwise."""
 
 
 class InvalidInputError(StopwiseError, ValueError):
-    """An argument is not what it must be; the message says which and why."""
+    """An invalid argument; the message names it."""
 
 
 class InvalidCascadeError(InvalidInputError):
-    """A cascade that cannot exist: too few arms, a bad cost, name or trade-off weight."""
+    """An invalid cascade: too few arms, or an invalid cost, name or trade-off weight."""
 
 
 class InvalidParameterError(InvalidInputError):
-    """A setting out of its range, such as a confidence above one or a degree below one."""
+    """An option out of range, such as a confidence above 1 or a degree below 1."""
 
 
 class InvalidContextError(InvalidInputError):
-    """A context of the wrong dimension, not finite, or outside the bound of its feature map.
+    """A context with the wrong dimension, not finite, or outside the bound of its feature map.
 
-    If one number is invalid, ``coordinate`` is its index, ``problem`` what is wrong with it,
-    ``advice`` what to do about it in Python, and ``row`` the row of a table.
+    If a single value is invalid, ``coordinate`` is its index, ``problem`` describes it, ``advice``
+    says what to do in Python, and ``row`` is the row of a table.
     """
 
     coordinate: int | None = None
@@ -37,16 +33,16 @@ class InvalidContextError(InvalidInputError):
     def at(
         cls, coordinate: int, problem: str, advice: str = "", row: int | None = None
     ) -> "InvalidContextError":
-        """Return the error of one number of a context.
+        """Return the error for a single coordinate of a context.
 
         Examples
         --------
         >>> print(InvalidContextError.at(2, "is nan", "drop such rows", row=7))
         row 7, coordinate 2 is nan; drop such rows
         """
-        place = "" if row is None else f"row {row}, "
-        end = f"; {advice}" if advice else ""
-        error = cls(f"{place}coordinate {coordinate} {problem}{end}")
+        prefix = "" if row is None else f"row {row}, "
+        suffix = f"; {advice}" if advice else ""
+        error = cls(f"{prefix}coordinate {coordinate} {problem}{suffix}")
         error.coordinate = coordinate
         error.problem = problem
         error.advice = advice
@@ -55,68 +51,68 @@ class InvalidContextError(InvalidInputError):
 
 
 class InvalidFeaturesError(InvalidInputError):
-    """A feature map gave a wrong shape, a value that is not finite or a norm above one."""
+    """A feature map returned a wrong shape, a value that is not finite, or a norm above 1."""
 
 
 class InvalidOutputsError(InvalidInputError):
-    """Outputs that cannot be compared: a wrong number of them, unhashable ones, or NaN."""
+    """Invalid outputs: a wrong number of them, unhashable values, or NaN."""
 
 
 class InvalidStopError(InvalidInputError):
-    """A stop that is no arm of the cascade; arms count from 0."""
+    """An arm that does not exist; arms count from 0."""
 
 
 class InvalidLogError(InvalidInputError):
-    """A log that cannot be read as rounds; the message names the file, the row and the column."""
+    """An unreadable log; the message names the file, the row and the column."""
 
 
 class PersistenceError(StopwiseError):
-    """A saved file could not be loaded."""
+    """A policy could not be saved or loaded."""
 
 
 class CorruptFileError(PersistenceError):
-    """A file that is truncated, damaged (its checksum is wrong) or not written by Stopwise."""
+    """A file that is truncated, damaged (wrong checksum) or not a Stopwise policy."""
 
 
 class UnsupportedVersionError(PersistenceError):
-    """A file written in a format this version of Stopwise does not read."""
+    """A file in a format that this version of Stopwise cannot read."""
 
 
 class CascadeMismatchError(PersistenceError):
-    """A file saved for another cascade; what was learned holds for the saved arms only."""
+    """A file saved for another cascade; its estimates apply only to the saved arms."""
 
 
 class FeaturesMismatchError(PersistenceError):
-    """A file saved with feature maps that are missing or differ from those given."""
+    """A file saved with feature maps that are missing or differ from ``features=``."""
 
 
 class TruthRequiredError(StopwiseError):
-    """A comparator that needs the truth, such as an oracle, was not given it."""
+    """A comparator, such as an oracle, was called without the truth."""
 
 
 class LabelsNotSupportedError(StopwiseError):
-    """A policy that does not learn from labels was given one."""
+    """A label for a policy that does not learn from labels."""
 
 
 class FinalPolicyError(StopwiseError, TypeError):
-    """A built-in policy was subclassed; subclass `Policy`, or hold a policy and call it."""
+    """A subclass of a built-in policy; subclass `Policy`, or delegate to a policy."""
 
 
 class PolicyCheckError(StopwiseError, AssertionError):
-    """A policy breaks the protocol: `check_policy` says what was expected."""
+    """A policy that does not follow the protocol; the message says what was expected."""
 
 
 class _UnknownNameError(StopwiseError, KeyError):
-    def __str__(self) -> str:  # a bare KeyError would show the message quoted and escaped
+    def __str__(self) -> str:  # KeyError would quote and escape the message
         return Exception.__str__(self)
 
 
 class UnknownPolicyError(_UnknownNameError):
-    """No policy is registered under this name; the message lists those that are."""
+    """An unknown policy name; the message suggests a registered one."""
 
 
 class UnknownEnvironmentError(_UnknownNameError):
-    """No environment is registered under this name; the message lists those that are."""
+    """An unknown environment name; the message suggests a registered one."""
 
 
 class ExecutorError(StopwiseError):
@@ -124,11 +120,11 @@ class ExecutorError(StopwiseError):
 
 
 class MissingPackageError(StopwiseError, ImportError):
-    """An optional package is needed and not installed; the message says how to install it."""
+    """A missing optional package; the message says how to install it."""
 
     @classmethod
     def of(cls, purpose: str, package: str, extra: str) -> "MissingPackageError":
-        """Return the error, with the command that installs the extra of this stopwise."""
+        """Return the error, with the command that installs an extra of this package."""
         return cls(f"{purpose} needs {package}: pip install 'stopwise[{extra}]'")
 
 
@@ -137,30 +133,30 @@ class StoreError(StopwiseError):
 
 
 class CostUnitWarning(UserWarning):
-    """Costs that add up to more than one wrong answer: perhaps amounts of money."""
+    """An arm costs more than one wrong answer; costs may be amounts of money."""
 
 
 class WideFeaturesWarning(UserWarning):
-    """A feature map so wide that rounds will be slow; the message says how slow."""
+    """So many features that rounds become slow; the message estimates the time."""
 
 
 class LabelWarning(UserWarning):
-    """A run from whose labels nothing can be learned; the message says why."""
+    """The labels of a run teach the policy nothing; the message says why."""
 
 
 class StageFailureWarning(UserWarning):
-    """Most rounds of a `Runner` end because a stage fails; the message names it and the error."""
+    """Most rounds of a `Runner` end because a stage fails; the message names stage and error."""
 
 
 class CorruptLogError(StopwiseError):
-    """An event log that is not as it was written: damaged, or acknowledged events are missing."""
+    """A damaged event log, or one from which acknowledged events are missing."""
 
 
 class ServiceError(StopwiseError):
-    """A service refused a request, or could not be reached.
+    """A service rejected a request, or could not be reached.
 
-    ``status`` is the HTTP status, 0 without an answer; ``code`` the reason for a program, such as
-    "unknown_round", or "unreachable" or "timeout"; ``field`` where in the body, if that is known.
+    ``status`` is the HTTP status (0 without a response), ``code`` the machine-readable reason, such
+    as "unknown_round", "unreachable" or "timeout", and ``field`` the invalid field of the body.
     """
 
     def __init__(

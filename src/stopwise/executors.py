@@ -1,4 +1,4 @@
-"""Executors: run tasks in threads or on a Dask cluster. The numbers are the same."""
+"""Executors that run tasks in threads or on a Dask cluster, with identical results."""
 
 import os
 from abc import ABC, abstractmethod
@@ -16,40 +16,39 @@ from stopwise.text import suggestion
 T = TypeVar("T")
 Arguments: TypeAlias = tuple[Any, ...]
 
-# Tasks submitted ahead, per worker: enough that no worker is idle, few enough that results which
-# are not yet stored never fill the memory (heuristic).
+# Tasks submitted ahead per worker (heuristic): enough to keep workers busy, few enough that results
+# waiting to be stored do not fill the memory.
 AHEAD = 3
 
 
 class Executor(ABC):
-    """Runs tasks on workers and yields the result of each as it finishes, in any order.
+    """Run tasks on workers and yield results as they finish, in any order.
 
-    A context manager: leaving it ends the workers.
+    A context manager; leaving it stops the workers.
     """
 
     jobs: int
-    runs_per_task: int = 10  # of a campaign; heuristic: cheap to send to a worker
-    _stop: Event  # of the last `run`: set, it ends the tasks in progress
+    runs_per_task: int = 10  # of a campaign (heuristic: makes sending a task cheap)
+    _stop: Event  # set to stop the tasks in progress of the last `run`
 
     @abstractmethod
     def close(self) -> None:
-        """End the workers; unfinished tasks are dropped."""
+        """Stop the workers and drop unfinished tasks."""
 
     @abstractmethod
     def _submit(self, work: Callable[..., T], task: Arguments, stop: Event) -> "Future[T]": ...
 
     def workers(self) -> int:
-        """Return how many tasks run at once."""
+        """Return the number of tasks that run at the same time."""
         return self.jobs
 
     def run(self, work: Callable[..., T], tasks: Iterable[Arguments]) -> Generator[T, None, None]:
-        """Call a function with the arguments of each task. Closing the generator drops the rest.
+        """Call a function with the arguments of each task; closing the generator cancels the rest.
 
-        In threads the function gets one more argument, an event that is set when its result is no
-        longer needed.
+        Threads pass one more argument, an event that is set when the result is no longer needed.
         """
         queue = iter(tasks)
-        waiting: set[Future[T]] = set()  # to finish, or for its result to be taken
+        waiting: set[Future[T]] = set()  # unfinished, or not yet yielded
         stop = self._stop = Event()
         try:
             while True:
@@ -58,7 +57,7 @@ class Executor(ABC):
                 if not waiting:
                     return
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-                # Failed tasks come last, so that no finished result is lost.
+                # Failures come last: raising one must not lose finished results.
                 for future in sorted(done, key=lambda f: f.cancelled() or bool(f.exception())):
                     yield future.result()
                     waiting.discard(future)
@@ -75,12 +74,12 @@ class Executor(ABC):
 
 
 class ThreadExecutor(Executor):
-    """Threads of this process: the native engine lets them run at the same time.
+    """Threads of this process; the native engine releases the GIL.
 
     ``jobs`` is the number of threads, by default one for each processor.
     """
 
-    runs_per_task = 1  # each is stored as soon as it has finished
+    runs_per_task = 1  # so that each run is stored as soon as it finishes
 
     def __init__(self, jobs: int | None = None) -> None:
         self.jobs = _checked_jobs(jobs)
@@ -88,7 +87,7 @@ class ThreadExecutor(Executor):
         self._pool = ThreadPoolExecutor(self.jobs)
 
     def close(self) -> None:
-        """End the threads, which drop their tasks. A closed executor runs no more tasks."""
+        """Stop the threads and drop their tasks; a closed executor cannot be used again."""
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
 
@@ -99,10 +98,10 @@ class ThreadExecutor(Executor):
 class DaskExecutor(Executor):
     """A Dask cluster: many machines, or worker processes of this one.
 
-    The tasks of a lost worker are given to others. All must run the same versions.
+    Tasks of a lost worker are reassigned. All workers must run the same versions.
 
-    ``address`` is that of a scheduler, as in ``"tcp://10.0.0.5:8786"``; without one, a cluster of
-    ``jobs`` workers is started here, by default one for each processor.
+    ``address`` is the address of a scheduler, such as ``"tcp://10.0.0.5:8786"``. By default, a
+    local cluster is started with ``jobs`` workers, by default one for each processor.
     """
 
     def __init__(self, address: str | None = None, jobs: int | None = None) -> None:
@@ -117,22 +116,22 @@ class DaskExecutor(Executor):
             raise MissingPackageError.of("the Dask executor", "dask.distributed", "dask") from error
 
     def run(self, work: Callable[..., T], tasks: Iterable[Arguments]) -> Generator[T, None, None]:
-        """Call a function with the arguments of each task. Closing the generator drops the rest."""
+        """Call a function with the arguments of each task (see `Executor.run`)."""
         try:
             yield from super().run(work, tasks)
         except (self._dask.KilledWorker, CancelledError, OSError) as error:
             self.close()
             reason = ": ".join(filter(None, (type(error).__name__, str(error))))
             raise ExecutorError(
-                f"the Dask cluster failed ({reason}). Are its scheduler and workers running? "
-                "Start the same command again; runs of a campaign that have finished are stored"
+                f"the Dask cluster failed ({reason}). Check that its scheduler and workers are "
+                "running and start the same command again; finished runs of a campaign are stored"
             ) from error
 
     def close(self) -> None:
-        """Leave the cluster, or end it if it was started here."""
-        for held in (self._client, self._cluster):
-            if held is not None:
-                held.close()
+        """Disconnect from the cluster; shut it down if it is local."""
+        for connection in (self._client, self._cluster):
+            if connection is not None:
+                connection.close()
         self._client = self._cluster = None
 
     def _start(self) -> Any:
@@ -153,9 +152,9 @@ class DaskExecutor(Executor):
         return self._pool.submit(work, *task)  # an event cannot be sent to another process
 
     def workers(self) -> int:
-        """Return how many tasks the current workers run at once."""
+        """Return how many tasks the current workers run at the same time."""
         client: Any = self._client or self._start()
-        return max(1, sum(client.nthreads().values()))  # workers come and go
+        return max(1, sum(client.nthreads().values()))  # may change at any time
 
 
 EXECUTORS = ("threads", "dask")
@@ -168,16 +167,14 @@ def make_executor(
     if name == "dask":
         return DaskExecutor(address, jobs)
     if name != "threads":
-        raise InvalidParameterError(
-            f"no executor is called {name!r}; {suggestion(name, EXECUTORS)}"
-        )
+        raise InvalidParameterError(f"unknown executor {name!r}; {suggestion(name, EXECUTORS)}")
     if address is not None:
-        raise InvalidParameterError(f"an address is for the executor 'dask', not for {name!r}")
+        raise InvalidParameterError(f"address requires the executor 'dask', got {name!r}")
     return ThreadExecutor(jobs)
 
 
 def _checked_jobs(jobs: int | None) -> int:
     if jobs is None:
-        affinity = getattr(os, "sched_getaffinity", None)  # processors of this process, on Linux
+        affinity = getattr(os, "sched_getaffinity", None)  # Linux: the process may be restricted
         return len(affinity(0)) if affinity else os.cpu_count() or 1
     return integer("jobs", jobs, least=1)

@@ -1,4 +1,4 @@
-"""Atomic file writing: a file is complete, or missing."""
+"""Atomic file writing."""
 
 import os
 import shutil
@@ -12,11 +12,11 @@ from stopwise.errors import InvalidParameterError
 
 
 def put_in_place(new: Path, target: Path) -> None:
-    """Move a new file to its place, so that a power cut leaves it complete, or what was there."""
+    """Move a new file to its target atomically and durably, even across a power failure."""
     with new.open("r+b") as file:
         os.fsync(file.fileno())
     new.replace(target)
-    with suppress(OSError):  # some systems and file systems cannot sync a folder
+    with suppress(OSError):  # not supported by all systems and file systems
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -25,7 +25,7 @@ def put_in_place(new: Path, target: Path) -> None:
 
 
 def write_file(target: Path, content: bytes) -> None:
-    """Write a file, completely or not at all.
+    """Write a file atomically.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def write_file(target: Path, content: bytes) -> None:
     ...     Path(folder, "a.txt").read_bytes()
     b'abc'
     """
-    # Beside the target, since another folder may be on another disk.
+    # Beside the target, because a rename across disks is not atomic.
     new = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
         new.write_bytes(content)
@@ -44,10 +44,10 @@ def write_file(target: Path, content: bytes) -> None:
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write several files into a folder: all of them, or none and no folder.
+    """Write several files into a folder, all or none; create the folder if necessary.
 
-    They are written elsewhere first, since a full disk or an interrupt shows in writing; then
-    each is moved to its place in one step, in the order given.
+    All are written to a temporary folder first, where a full disk or an interrupt does no harm,
+    and then renamed in order.
 
     Examples
     --------
@@ -56,41 +56,41 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     ...     sorted(path.name for path in Path(folder).rglob("*.txt"))
     ['a.txt', 'b.txt']
     """
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
-    apart = folder / f".{os.getpid()}"  # inside: another folder may be on another disk
+    created = [path for path in (folder, *folder.parents) if not path.exists()]
+    staging = folder / f".{os.getpid()}"  # inside: a rename across disks is not atomic
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            (apart / name).parent.mkdir(parents=True, exist_ok=True)
-            (apart / name).write_bytes(content)
+            (staging / name).parent.mkdir(parents=True, exist_ok=True)
+            (staging / name).write_bytes(content)
         for name in files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (apart / name).replace(folder / name)
+            (staging / name).replace(folder / name)
     finally:
-        shutil.rmtree(apart, ignore_errors=True)
-        for place in missing:
-            with suppress(OSError):  # not empty: the files are there
-                place.rmdir()
+        shutil.rmtree(staging, ignore_errors=True)
+        for path in created:
+            with suppress(OSError):  # not empty after success
+                path.rmdir()
 
 
 @contextmanager
 def private_file(target: Path) -> Generator[Path, None, None]:
-    """Yield a path to write to; at the end it replaces the target (of a link, the linked file).
+    """Yield a temporary path that replaces the target at the end; follows symbolic links.
 
-    Only its owner can read it.
+    Only the owner can read the file.
     """
     target = target.resolve()
     if not target.parent.is_dir():
-        raise InvalidParameterError(f"there is no folder {target.parent}")
+        raise InvalidParameterError(f"folder {target.parent} does not exist")
     if target.exists() and not target.is_file():
-        raise InvalidParameterError(f"{target} is not a file; choose another name")
-    with TemporaryDirectory(prefix=".stopwise-", dir=target.parent) as hidden:  # its mode is 0700
-        path = Path(hidden, target.name)
+        raise InvalidParameterError(f"{target} is not a regular file; choose another name")
+    with TemporaryDirectory(prefix=".stopwise-", dir=target.parent) as staging:  # mode 0700
+        path = Path(staging, target.name)
         try:
             yield path
-        except BaseException as error:  # a writer may have noted what it left in the folder
+        except BaseException as error:  # drop notes that point to the temporary folder
             notes: list[str] = getattr(error, "__notes__", [])
-            notes[:] = [note for note in notes if hidden not in note]
+            notes[:] = [note for note in notes if staging not in note]
             raise
         path.chmod(0o600)
         put_in_place(path, target)

@@ -1,4 +1,4 @@
-"""Public names of a package that load their module on first use."""
+"""Lazy imports: public names that load their module on first use."""
 
 import sys
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Reporting the progress of long work."""
+"""Progress callbacks of long operations."""
 
 from collections.abc import Callable
 from typing import TypeAlias

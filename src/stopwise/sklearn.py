@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.arrays import Floats, Ints
-from stopwise.cascade import Cascade, costs_doubt
+from stopwise.cascade import Cascade, cost_unit_warning
 from stopwise.checks import short_repr
 from stopwise.errors import (
     CostUnitWarning,
@@ -224,7 +224,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
             else:
                 advice = f"check error_cost={self.error_cost!r}"
                 cascade = Cascade.from_prices(costs, self.error_cost, names)
-        if doubt := costs_doubt(names, cascade.cumulative):
+        if doubt := cost_unit_warning(names, cascade.cumulative):
             warnings.warn(f"{doubt}; {advice}", CostUnitWarning, stacklevel=3)
         return cascade
 

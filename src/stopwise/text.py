@@ -1,10 +1,10 @@
-"""Text for messages: shortening, and suggestions for unknown names."""
+"""Helpers for messages: shortening, and suggestions for unknown names."""
 
 from collections.abc import Iterable
 
 
 def shorten(text: str, length: int = 100) -> str:
-    """Return a text of at most so many characters, with an ellipsis if it was cut.
+    """Truncate a text to a length, with an ellipsis.
 
     Examples
     --------
@@ -14,21 +14,21 @@ def shorten(text: str, length: int = 100) -> str:
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
-def closest(name: str, known: Iterable[str], similarity: float = 0.6) -> str | None:
-    """Return the known name that is most like another; None if none is similar.
+def closest(name: str, names: Iterable[str], similarity: float = 0.6) -> str | None:
+    """Return the closest match among names, or None.
 
     Examples
     --------
     >>> closest("uss-dp", ["uss-pd", "thompson"])
     'uss-pd'
     """
-    from difflib import get_close_matches  # only errors need it
+    from difflib import get_close_matches  # slow to import, and only errors need it
 
-    return next(iter(get_close_matches(name, list(known), 1, similarity)), None)
+    return next(iter(get_close_matches(name, list(names), 1, similarity)), None)
 
 
-def suggestion(name: object, known: Iterable[str]) -> str:
-    """Return what to write in place of an unknown name.
+def suggestion(name: object, names: Iterable[str]) -> str:
+    """Return a hint for an unknown name: the closest match, or all names.
 
     Examples
     --------
@@ -37,6 +37,6 @@ def suggestion(name: object, known: Iterable[str]) -> str:
     >>> suggestion("x", ["uss-pd", "thompson"])
     'choose from uss-pd, thompson'
     """
-    names = list(known)
-    near = closest(str(name), names)
-    return f"choose from {', '.join(names)}" if near is None else f"did you mean {near!r}?"
+    choices = list(names)
+    match = closest(str(name), choices)
+    return f"choose from {', '.join(choices)}" if match is None else f"did you mean {match!r}?"

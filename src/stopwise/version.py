@@ -1,3 +1,3 @@
-"""Which version of Stopwise this is."""
+"""The version of Stopwise."""
 
 __version__ = "0.1.0"

@@ -90,8 +90,8 @@ def test_json_is_the_only_standard_output(stopwise: Run, tmp_path: Path) -> None
     ("words", "message"),
     [
         (["--costs", "0.01,0.04"], "got 2 costs for 3 arms; list the cost of running each"),
-        (["--costs", "0.01,0.04,nan"], "costs[2] must be a number at least 0, not nan"),
-        (["--costs", "0.3,0.2,0.1", "--cumulative"], "may not decrease"),
+        (["--costs", "0.01,0.04,nan"], "costs[2] must be a number >= 0, got nan"),
+        (["--costs", "0.3,0.2,0.1", "--cumulative"], "must not decrease"),
         ([], "--costs"),
         ([*COSTS, "--outputs", "a,,b"], "has no column 'a', '', 'b'"),
         ([*COSTS, "--degree", "5"], "--degree"),

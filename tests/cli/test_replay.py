@@ -207,7 +207,7 @@ def test_tenants_and_a_budget_appear_in_the_summary_and_the_file(
         (("--by", "ward"), "no column 'ward'"),
         (("--cost-weights", "1,x"), "numbers, as in 0.01,0.24,0.25, got '1,x'"),
         (("--cost-weights", "0"), "weights must be"),
-        (("--by", "label", "--address", "127.0.0.1:1"), "is for the executor 'dask'"),
+        (("--by", "label", "--address", "127.0.0.1:1"), "requires the executor 'dask'"),
     ],
 )
 def test_invalid_tenants_and_weights_are_rejected(

@@ -1,4 +1,4 @@
-"""`check_policy` accepts every policy of the library, and says what is wrong with broken ones."""
+"""Tests of `check_policy` with built-in, own and broken policies."""
 
 import copy
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from tests.helpers.own_policies import Averaging, Cautious, Shallow
 CASCADE = sw.Cascade([0.05, 0.15, 0.2], names=["rule", "model", "expert"])
 CONTEXTS = np.random.default_rng(0).uniform(-1, 1, (20, 2))
 
-SETTINGS: dict[str, list[dict[str, Any]]] = {
+OPTIONS: dict[str, list[dict[str, Any]]] = {
     "uss-pd": [
         {"forced_rounds": 10, "sigma": 0.002},
         {"forced_rounds": 10, "sigma": 0.002, "explore": 0.4},
@@ -26,17 +26,19 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "fixed-depth": [{"depth": 1}],
     "uss-ucb": [{"a": 0.1}],
 }
-CASES = [(name, given) for name in sw.POLICIES for given in SETTINGS.get(name, [{}])]
+CASES = [(name, options) for name in sw.POLICIES for options in OPTIONS.get(name, [{}])]
 
 
 @pytest.mark.parametrize("n_arms", [2, 4])
-@pytest.mark.parametrize(("name", "given"), CASES)
-def test_every_registered_policy_passes(name: str, given: dict[str, Any], n_arms: int) -> None:
-    policy = sw.make(name, sw.Cascade([0.1] * n_arms), context_dim=2, **given)
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_every_registered_policy_passes_and_stays_unchanged(
+    name: str, options: dict[str, Any], n_arms: int
+) -> None:
+    policy = sw.make(name, sw.Cascade([0.1] * n_arms), context_dim=2, **options)
     before = copy.deepcopy(policy.state())
     sw.check_policy(policy)
-    for part, array in policy.state().items():
-        np.testing.assert_array_equal(array, before[part])
+    for key, array in policy.state().items():
+        np.testing.assert_array_equal(array, before[key])
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_own_policies_pass(policy: sw.Policy) -> None:
     sw.check_policy(policy)
 
 
-def test_contexts_are_needed_where_nothing_says_what_they_are() -> None:
+def test_contexts_are_required_without_suitable_features() -> None:
     sw.check_policy(Shallow(CASCADE), CONTEXTS)
     with pytest.raises(sw.errors.InvalidParameterError, match="pass contexts="):
         sw.check_policy(Shallow(CASCADE))
@@ -66,22 +68,22 @@ def test_contexts_are_needed_where_nothing_says_what_they_are() -> None:
         sw.check_policy(small, [0.05, 0.05])
 
 
-def test_a_policy_that_sees_contexts_arm_by_arm_is_refused() -> None:
+def test_a_policy_with_revealed_context_is_rejected() -> None:
     with pytest.raises(sw.errors.InvalidParameterError, match="without reveals"):
         sw.check_policy(sw.USSLaplace(CASCADE, context_dim=2, reveals=0))
 
 
 # -- broken policies ----------------------------------------------------------------------------
 
-COUNTER = [0]  # of a policy whose copies share it
+COUNTER = [0]  # shared by the copies of a policy
 
 
-class Incomparable(Averaging):
+class DecidesAnInt(Averaging):
     def decide(self, x: Any) -> Any:
         return super().decide(x).stop
 
 
-class Float(Averaging):
+class FloatStop(Averaging):
     def decide(self, x: Any) -> sw.Decision:
         return sw.Decision(1.0, "model", self.cascade.cost(1))  # pyright: ignore[reportArgumentType]
 
@@ -226,46 +228,46 @@ class ForgetsAParameter(Averaging):
 
 
 BROKEN: list[tuple[type[Averaging] | type[Shallow], dict[str, Any], str]] = [
-    (Incomparable, {}, "decide must return a Decision, got int; self.cascade.decision"),
-    (Float, {}, "Decision.stop must be an int, got float"),
+    (DecidesAnInt, {}, "decide must return a Decision, got int; use self.cascade.decision"),
+    (FloatStop, {}, "Decision.stop must be an int, got float"),
     (TooDeep, {}, "Decision.stop must be an arm, 0 to 2, got 3"),
     (RuleTooDeep, {}, "Decision.rule_stop must be an arm up to the stop, 1, got 2"),
     (WrongCost, {}, "Decision.arm and Decision.cost must be 'model' and 0.2 for stop 1"),
     (Raising, {}, "decide raised KeyError: 'x'"),
-    (LearnsInDecide, {}, "decide must learn nothing, and it changed _ran"),
+    (LearnsInDecide, {}, "decide must not learn, but it changed _ran"),
     (GlobalRandomness, {}, "draw from a generator that belongs to the policy"),
     (SharedState, {}, "a deep copy must not share its state"),
     (CountsRoundsTogether, {}, "a deep copy must not share its state"),
     (ChangesContexts, {}, "learn must not change its arguments"),
     (ChangesDisagreements, {}, "learn must not change its arguments"),
-    (LooksAtOutputs, {}, "outputs are compared by equality only"),
+    (LooksAtOutputs, {}, "outputs must be compared only by equality"),
     (IgnoresOutputs, {}, "observe_disagreements must learn the same as observe"),
     (OwnRun, {}, "run must stop where decide and observe stop"),
     (OwnBatch, {}, "decide_many must return the rule_stop of decide"),
     (NoRequests, {}, "learn must return None or a LabelRequest, got bool"),
     (UnannouncedRequests, {"labels": 5}, "asks_for_labels is False"),
     (RefusesLabels, {}, "label(round, answer) raised ValueError: no labels today"),
-    (StateOnly, {}, "implement both of state and restore"),
+    (StateOnly, {}, "implement both state and restore"),
     (StateOfLists, {}, "state must return arrays by name, got list"),
     (StateOfText, {}, "must be of type float64, int64, int32 or uint8"),
     (SharesItsState, {}, "state must return copies"),
-    (ForgetsRounds, {}, "restore(state()) must continue the policy; different in state: counts"),
-    (RestoresAnything, {}, "restore must raise ValueError for a state that does not fit"),
+    (ForgetsRounds, {}, "restore(state()) must restore the policy; state differs in counts"),
+    (RestoresAnything, {}, "restore must raise ValueError for an invalid state"),
     (HidesAParameter, {}, "parameters raised AttributeError"),
     (ForgetsAParameter, {}, "(cascade, **parameters()) raised TypeError"),
 ]
 
 
-@pytest.mark.parametrize(("kind", "given", "message"), BROKEN)
-def test_a_broken_policy_fails_and_the_message_says_what_is_wrong(
-    kind: Any, given: dict[str, Any], message: str
+@pytest.mark.parametrize(("kind", "options", "message"), BROKEN)
+def test_a_broken_policy_fails_with_the_expected_behaviour(
+    kind: Any, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(PolicyCheckError) as caught:
-        sw.check_policy(kind(CASCADE, **given), CONTEXTS)
+        sw.check_policy(kind(CASCADE, **options), CONTEXTS)
     assert message in str(caught.value)
     assert isinstance(caught.value, AssertionError)
 
 
-def test_what_is_not_a_policy_is_refused() -> None:
+def test_an_object_that_is_not_a_policy_is_rejected() -> None:
     with pytest.raises(PolicyCheckError, match="expected a Policy, got dict"):
         sw.check_policy({})  # pyright: ignore[reportArgumentType]

@@ -1,4 +1,4 @@
-"""Policies of users: every entry point plays them, and built-in policies are final."""
+"""Tests of user-defined policies at every entry point."""
 
 import copy
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def test_a_built_in_policy_cannot_be_subclassed(name: str) -> None:
     kind = sw.POLICIES[name]
     with pytest.raises(
         sw.errors.FinalPolicyError,
-        match=f"Mine cannot subclass {kind.__name__}.*subclass Policy, and hold",
+        match=f"Mine cannot subclass {kind.__name__}.*subclass Policy and delegate",
     ):
         type("Mine", (kind,), {})
     with pytest.raises(TypeError):
@@ -98,7 +98,7 @@ LEARNING: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("entry", LEARNING)
-def test_every_entry_point_decides_and_learns_alike(entry: str) -> None:
+def test_entry_points_make_the_same_decisions_and_learn_the_same(entry: str) -> None:
     for make in (lambda: Averaging(CASCADE), lambda: Cautious(Averaging(CASCADE))):
         expected, policy = make(), make()
         assert list(LEARNING[entry](policy)) == by_decide_and_observe(expected)
@@ -107,7 +107,7 @@ def test_every_entry_point_decides_and_learns_alike(entry: str) -> None:
             np.testing.assert_array_equal(array, other[name])
 
 
-def test_an_observation_has_what_was_revealed_and_no_more() -> None:
+def test_an_observation_contains_exactly_what_was_revealed() -> None:
     for play in LEARNING.values():
         policy = Shallow(CASCADE)
         stops = list(play(policy))
@@ -123,7 +123,7 @@ def test_an_observation_has_what_was_revealed_and_no_more() -> None:
                     assert observation.differ[i, j] == (OUTPUTS[t, i] != OUTPUTS[t, j])
 
 
-def test_a_record_is_played_as_far_as_it_reaches() -> None:
+def test_a_record_is_played_only_up_to_its_last_answer() -> None:
     random = np.random.default_rng(0)
     answered, failed = random.integers(0, 4, N), random.random(N) < 0.3
     policy = Shallow(CASCADE)
@@ -186,14 +186,14 @@ def test_replay_plays_an_own_policy(tmp_path: Path) -> None:
     log = sw.Log(
         tmp_path / "log.csv", sw.Columns(context=("a", "b"), outputs=("one", "two", "three"))
     )
-    found = sw.replay(log, CASCADE, (Averaging(CASCADE, explore=0),))
-    (replayed,) = found.policies
+    result = sw.replay(log, CASCADE, (Averaging(CASCADE, explore=0),))
+    (replayed,) = result.policies
     shares = [round(share.value * N) for share in replayed.depths]
     stops = by_decide_and_observe(Averaging(CASCADE, explore=0))
     assert shares == np.bincount(stops, minlength=3).tolist()
 
 
-def test_an_own_policy_plays_an_experiment_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_own_policy_plays_an_experiment_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sw.POLICIES, "averaging", Averaging)
     spec = research.PolicySpec("averaging", {"explore": 0.0})
     policy: Any = spec.build(CASCADE, context_dim=2, seed=4)
@@ -204,9 +204,9 @@ def test_an_own_policy_plays_an_experiment_by_its_name(monkeypatch: pytest.Monke
 # -- labels, files and mistakes -----------------------------------------------------------------
 
 
-def test_labels_that_an_own_policy_asks_for_are_learned() -> None:
-    asked = {"labels": 20, "explore": 0.0}
-    runs = [Averaging(CASCADE, **asked), Averaging(CASCADE, **asked)]
+def test_requested_labels_of_an_own_policy_are_learned() -> None:
+    options = {"labels": 20, "explore": 0.0}
+    runs = [Averaging(CASCADE, **options), Averaging(CASCADE, **options)]
     runs[0].run(BATCH.contexts, OUTPUTS, labels=LABELS)
     for t in range(N):
         current = runs[1].start(BATCH.contexts[t])
@@ -220,7 +220,7 @@ def test_labels_that_an_own_policy_asks_for_are_learned() -> None:
     assert gained[0].max() > 1
 
 
-def test_a_policy_without_labels_refuses_them() -> None:
+def test_a_policy_without_labels_rejects_them() -> None:
     policy = Shallow(CASCADE)
     assert not policy.learns_from_labels
     current = policy.start([0.5, 0.5])
@@ -229,7 +229,9 @@ def test_a_policy_without_labels_refuses_them() -> None:
     current.learn()
     with pytest.raises(sw.errors.LabelsNotSupportedError, match="Shallow does not learn"):
         policy.label(current, 1)
-    with pytest.raises(sw.errors.InvalidParameterError, match="does not ask for labels"):
+    with pytest.raises(
+        sw.errors.InvalidParameterError, match="Shallow requests no labels; use USSLaplace"
+    ):
         policy.run(BATCH.contexts, OUTPUTS, labels=LABELS)
 
 
@@ -242,16 +244,16 @@ def test_a_registered_policy_is_saved_and_loaded(
         policy.save(path)
     monkeypatch.setitem(sw.POLICIES, "averaging", Averaging)
     policy.save(path)
-    again = sw.load(path)
-    assert isinstance(again, Averaging)
-    assert repr(again) == repr(policy)
-    assert by_decide_and_observe(again) == by_decide_and_observe(policy)
+    loaded = sw.load(path)
+    assert isinstance(loaded, Averaging)
+    assert repr(loaded) == repr(policy)
+    assert by_decide_and_observe(loaded) == by_decide_and_observe(policy)
     monkeypatch.delitem(sw.POLICIES, "averaging")
-    with pytest.raises(sw.errors.CorruptFileError, match="must be registered"):
+    with pytest.raises(sw.errors.CorruptFileError, match="register your own policies"):
         sw.load(path)
 
 
-def test_a_policy_without_state_is_not_saved(tmp_path: Path) -> None:
+def test_a_policy_without_state_cannot_be_saved(tmp_path: Path) -> None:
     policy = Shallow(CASCADE)
     for call in (policy.state, lambda: policy.restore({})):
         with pytest.raises(sw.errors.PersistenceError, match="implement state and restore"):
@@ -261,7 +263,7 @@ def test_a_policy_without_state_is_not_saved(tmp_path: Path) -> None:
     assert not (tmp_path / "policy").exists()
 
 
-def test_a_stop_that_is_no_arm_is_refused() -> None:
+def test_a_stop_out_of_range_is_rejected() -> None:
     class Lost(Shallow):
         def decide(self, x: Any) -> sw.Decision:
             return sw.Decision(3, "nowhere", 1.0)
@@ -270,7 +272,7 @@ def test_a_stop_that_is_no_arm_is_refused() -> None:
         Lost(CASCADE).run(BATCH.contexts, OUTPUTS)
 
 
-def test_an_invalid_context_is_refused_before_a_round_is_played() -> None:
+def test_an_invalid_context_is_rejected_before_any_round_is_played() -> None:
     contexts, policy = BATCH.contexts.copy(), Averaging(CASCADE)
     contexts[-1, 0] = np.nan
     before = copy.deepcopy(policy.state())

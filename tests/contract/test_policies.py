@@ -1,4 +1,4 @@
-"""What every policy of the registry promises, checked by one set of tests."""
+"""Contract tests for every registered policy."""
 
 import copy
 import pickle
@@ -26,7 +26,7 @@ WORLD = research.LogisticArms(CASCADE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9
     300, np.random.default_rng(11)
 )
 USS_PD = {"features": sw.Polynomial(degree=1), "forced_rounds": 20, "sigma": 0.002}
-SETTINGS: dict[str, dict[str, Any]] = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "uss-pd": USS_PD,
     "uss-pd, exploring": USS_PD | {"explore": 0.4},
     "uss-pd-ridge": USS_PD | {"lam": 0.5, "S": 0.1, "transitive": True},
@@ -38,17 +38,17 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fixed-depth": {"depth": 1},
 }
 NAMES = list(sw.POLICIES)
-CASES = [*NAMES, "uss-pd, exploring"]  # one round in four at random
+CASES = [*NAMES, "uss-pd, exploring"]
 every_policy = pytest.mark.parametrize("name", NAMES)
 every_case = pytest.mark.parametrize("name", CASES)
 
 
 def make(name: str, cascade: sw.Cascade = CASCADE) -> Any:
     kind = name.partition(",")[0]
-    return sw.make(kind, cascade, context_dim=2, **SETTINGS.get(name, {}))
+    return sw.make(kind, cascade, context_dim=2, **OPTIONS.get(name, {}))
 
 
-def random(policy: sw.Policy) -> bool:
+def is_random(policy: sw.Policy) -> bool:
     if isinstance(policy, PairwisePolicy):
         return (
             isinstance(policy, sw.Thompson)
@@ -63,7 +63,7 @@ def observe(policy: Any, t: int, stop: int, batch: research.Batch = WORLD, **mor
 
 
 def live(policy: Any, start: int, end: int, batch: research.Batch = WORLD) -> list[int]:
-    """Play rounds by decide and observe, or observe_disagreements where outputs are unknown."""
+    """Play rounds with decide and observe, or observe_disagreements if outputs are unknown."""
     stops: list[int] = []
     for t in range(start, end):
         decision = policy.decide(batch.contexts[t])
@@ -77,26 +77,26 @@ def live(policy: Any, start: int, end: int, batch: research.Batch = WORLD) -> li
             explored = {"rule_stop": rule_stop} if rule_stop < stop else {}
             observe(policy, t, stop, batch, **explored)
         else:
-            every = zip(policy.cascade.pairs(), batch.differ[t].tolist(), strict=True)
-            pairs = {pair: bool(differ) for pair, differ in every if pair[1] <= stop}
+            bits = zip(policy.cascade.pairs(), batch.differ[t].tolist(), strict=True)
+            pairs = {pair: bool(differ) for pair, differ in bits if pair[1] <= stop}
             policy.observe_disagreements(batch.contexts[t], stop, pairs)
     return stops
 
 
 def at_once(policy: Any, batch: research.Batch, start: int, end: int) -> list[int]:
-    """Play the same rounds by run."""
-    part = slice(start, end)
+    """Play the same rounds with run."""
+    window = slice(start, end)
     if batch.differ is None:
         assert batch.outputs is not None
-        stops = policy.run(batch.contexts[part], batch.outputs[part])
+        stops = policy.run(batch.contexts[window], batch.outputs[window])
     else:
-        stops = policy.run(batch.contexts[part], differ=batch.differ[part])
+        stops = policy.run(batch.contexts[window], differ=batch.differ[window])
     assert stops.dtype == np.int64
     return stops.tolist()
 
 
 def learned(policy: sw.Policy) -> State:
-    """What was learned: all but the random state and how exactly estimates are computed."""
+    """Return the learned state without random state and caches."""
     if isinstance(policy, PairwisePolicy):
         return archive.learned(policy)
     state = policy.state()
@@ -107,42 +107,42 @@ def learned(policy: sw.Policy) -> State:
 
 
 @every_case
-def test_decide_learns_nothing_and_repeats_itself(name: str) -> None:
+def test_decide_is_reproducible_and_learns_nothing(name: str) -> None:
     policy, twin = make(name), make(name)
     assert live(policy, 0, 40) == live(twin, 0, 40)
     for t in range(40, 60):
-        here = copy.deepcopy(policy)
+        before = copy.deepcopy(policy)
         x = WORLD.contexts[t]
         decision = policy.decide(x)
-        assert decision == here.decide(x)  # also of a policy that draws, in the same state
-        if not random(policy):
+        assert decision == before.decide(x)  # even if it is random: the state is the same
+        if not is_random(policy):
             assert decision == policy.decide(x)
     assert_same(learned(policy), learned(twin))
-    if not random(policy):
+    if not is_random(policy):
         assert live(policy, 60, 120) == live(twin, 60, 120)
 
 
-ANSWERS: list[tuple[Any, Any]] = [
+OUTPUT_PAIRS: list[tuple[Any, Any]] = [
     *(("spam", "ham"), (7, 8), ((1, "a"), (1, "b")), (True, False), (0, None)),
     *((np.float64(0.5), np.float64(0.25)), (np.str_("spam"), np.str_("ham"))),
 ]
 
 
 @every_policy
-def test_any_hashable_output_means_the_same(name: str) -> None:
+def test_outputs_may_be_any_hashable_values(name: str) -> None:
     states: list[State] = []
-    for yes, no in ANSWERS:
+    for yes, no in OUTPUT_PAIRS:
         policy = make(name)
         for outputs in ([yes, no, yes], [yes, yes, no], [no, no], [yes]):
-            given = iter(outputs) if yes is True else outputs  # what can be read only once too
-            policy.observe([0.5, -0.5], given)
+            values = iter(outputs) if yes is True else outputs  # iterators are accepted too
+            policy.observe([0.5, -0.5], values)
         states.append(policy.state())
     for other in states[1:]:
         assert_same(states[0], other)
 
 
 @every_policy
-def test_outputs_and_their_disagreements_give_the_same_state(name: str) -> None:
+def test_outputs_and_disagreements_give_the_same_state(name: str) -> None:
     by_outputs, by_mapping, by_table = make(name), make(name), make(name)
     assert WORLD.outputs is not None
     for t in range(30):
@@ -160,7 +160,7 @@ def test_outputs_and_their_disagreements_give_the_same_state(name: str) -> None:
 
 
 @every_case
-def test_decisions_of_a_batch_equal_single_ones(name: str) -> None:
+def test_batch_decisions_equal_single_decisions(name: str) -> None:
     policy = make(name)
     live(policy, 0, 60)
     X = WORLD.contexts[60:160]
@@ -177,8 +177,8 @@ def test_decisions_of_a_batch_equal_single_ones(name: str) -> None:
         assert_same(single.state(), many.state())
 
 
-def some_rounds(cascade: sw.Cascade, given: str, n: int = 160) -> research.Batch:
-    """Return rounds with their outputs or disagreements, and a truth that is not theirs."""
+def some_rounds(cascade: sw.Cascade, kind: str, n: int = 160) -> research.Batch:
+    """Return rounds with outputs or disagreements, and an unrelated truth."""
     n_arms = cascade.n_arms
     rng = np.random.default_rng([1, n_arms])
     labels = rng.integers(2, size=n)
@@ -189,28 +189,28 @@ def some_rounds(cascade: sw.Cascade, given: str, n: int = 160) -> research.Batch
         disagreement=rng.uniform(0.0, 0.4, (n, n_arms, n_arms)),
         optimal=rng.integers(n_arms, size=n),
         margins=np.zeros(n),
-        outputs=outputs if given == "outputs" else None,
-        differ=differ.astype(np.uint8) if given == "disagreements" else None,
+        outputs=outputs if kind == "outputs" else None,
+        differ=differ.astype(np.uint8) if kind == "disagreements" else None,
         labels=labels,
     )
 
 
 @pytest.mark.parametrize("n_arms", [2, 3, 5])
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "kind"),
     [(name, "outputs") for name in CASES] + [(name, "disagreements") for name in NAMES],
 )
-def test_a_run_equals_rounds_one_by_one(name: str, given: str, n_arms: int) -> None:
+def test_run_equals_single_rounds(name: str, kind: str, n_arms: int) -> None:
     cascade = sw.Cascade(np.linspace(0.1, 0.25, n_arms))
-    batch = some_rounds(cascade, given)
-    single, whole, pieces, mixed = (make(name, cascade) for _ in range(4))
+    batch = some_rounds(cascade, kind)
+    single, complete, split, mixed = (make(name, cascade) for _ in range(4))
     stops = live(single, 0, 160, batch)
-    assert at_once(whole, batch, 0, 160) + at_once(whole, batch, 160, 160) == stops
-    assert at_once(pieces, batch, 0, 71) + at_once(pieces, batch, 71, 160) == stops
-    if not mixed.uses_context:  # which takes anything with a row per round for contexts
+    assert at_once(complete, batch, 0, 160) + at_once(complete, batch, 160, 160) == stops
+    assert at_once(split, batch, 0, 71) + at_once(split, batch, 71, 160) == stops
+    if not mixed.uses_context:  # any sequence of the right length is accepted
         batch = msgspec.structs.replace(batch, contexts=[None] * 160)  # pyright: ignore[reportArgumentType]
     assert at_once(mixed, batch, 0, 110) + live(mixed, 110, 160, batch) == stops
-    for other in (whole, pieces, mixed):
+    for other in (complete, split, mixed):
         assert other.rounds == 160
         assert_same(single.state(), other.state())
     if name != "fixed-depth":
@@ -219,7 +219,7 @@ def test_a_run_equals_rounds_one_by_one(name: str, given: str, n_arms: int) -> N
 
 @pytest.mark.parametrize("least", [0, 2])
 @every_policy
-def test_a_record_is_played_as_far_as_arms_answered(name: str, least: int) -> None:
+def test_a_record_is_played_up_to_the_last_answer(name: str, least: int) -> None:
     policy, single, batch = make(name), make(name), some_rounds(CASCADE, "disagreements")
     rng, differ = np.random.default_rng(2), batch.differ
     assert differ is not None
@@ -243,8 +243,8 @@ def test_a_long_run_can_be_interrupted_and_continued(explore: float) -> None:
     outputs = (np.random.default_rng(0).random((CHUNK + 500, 3)) < 0.05).astype(np.int64)
     contexts = np.full((len(outputs), 2), 0.5)
     calls: list[tuple[object, ...]] = []
-    whole, stopped = (sw.USSPD(CASCADE, context_dim=2, explore=explore) for _ in range(2))
-    stops = whole.run(contexts, outputs, progress=lambda *done: calls.append(done))
+    complete, stopped = (sw.USSPD(CASCADE, context_dim=2, explore=explore) for _ in range(2))
+    stops = complete.run(contexts, outputs, progress=lambda *done: calls.append(done))
     assert calls == [("rounds", CHUNK, CHUNK + 500), ("rounds", CHUNK + 500, CHUNK + 500)]
 
     def interrupt(stage: str, done: int, of: int) -> None:
@@ -254,12 +254,12 @@ def test_a_long_run_can_be_interrupted_and_continued(explore: float) -> None:
         stopped.run(contexts, outputs, progress=interrupt)
     assert stopped.rounds == CHUNK
     np.testing.assert_array_equal(stopped.run(contexts[CHUNK:], outputs[CHUNK:]), stops[CHUNK:])
-    assert_same(whole.state(), stopped.state())
+    assert_same(complete.state(), stopped.state())
 
 
-def test_a_run_of_single_rounds_reports_progress_too() -> None:
+def test_a_run_of_single_rounds_reports_progress() -> None:
     policy, calls = sw.FixedDepth(CASCADE), list[tuple[object, ...]]()
-    answered = np.full(1200, 2)  # a record that ends early is played round by round
+    answered = np.full(1200, 2)  # incomplete records are played round by round
     record = sw.RecordedRounds(
         np.zeros((1200, 2)), np.zeros((1200, 3), np.uint8), answered, np.zeros(1200, np.bool_)
     )
@@ -285,35 +285,35 @@ def test_copies_are_equal_and_independent(name: str) -> None:
 
 @pytest.mark.parametrize("played", [0, 50])
 @every_case
-def test_a_saved_policy_continues_bit_for_bit(name: str, played: int, tmp_path: Path) -> None:
+def test_a_loaded_policy_continues_bit_for_bit(name: str, played: int, tmp_path: Path) -> None:
     policy = make(name)
     live(policy, 0, played)
     policy.save(tmp_path / "policy")
-    again: Any = sw.load(tmp_path / "policy", cascade=CASCADE)
-    assert type(again) is type(policy)
-    assert again.parameters() == policy.parameters()
-    assert_same(policy.state(), again.state())
-    assert live(policy, played, played + 80) == live(again, played, played + 80)
-    assert_same(policy.state(), again.state())
+    loaded: Any = sw.load(tmp_path / "policy", cascade=CASCADE)
+    assert type(loaded) is type(policy)
+    assert loaded.parameters() == policy.parameters()
+    assert_same(policy.state(), loaded.state())
+    assert live(policy, played, played + 80) == live(loaded, played, played + 80)
+    assert_same(policy.state(), loaded.state())
 
 
 @every_case
-def test_parameters_make_an_equal_untrained_policy_and_are_in_its_repr(name: str) -> None:
+def test_parameters_create_an_equal_untrained_policy_and_are_in_its_repr(name: str) -> None:
     policy = make(name)
-    fresh, features = policy.state(), policy.features
+    untrained, features = policy.state(), policy.features
     live(policy, 0, 30)
-    sized = {} if features is None else {"features": features.assignment, "context_dim": 2}
-    again = type(policy)(CASCADE, **sized, **policy.parameters())
-    assert again.parameters() == policy.parameters()
-    assert again.rounds == 0
-    assert_same(fresh, again.state())
+    binding = {} if features is None else {"features": features.assignment, "context_dim": 2}
+    twin = type(policy)(CASCADE, **binding, **policy.parameters())
+    assert twin.parameters() == policy.parameters()
+    assert twin.rounds == 0
+    assert_same(untrained, twin.state())
     for part in (type(policy).__name__, "rule 0.05 → model 0.20 → expert 0.40", "30 rounds"):
         assert part in repr(policy)
     assert all(f"{key}={value!r}" in repr(policy) for key, value in policy.parameters().items())
 
 
 @every_policy
-def test_a_policy_has_its_name_and_needs_a_cascade_of_at_most_fifteen_arms(name: str) -> None:
+def test_a_policy_has_a_name_and_at_most_fifteen_arms(name: str) -> None:
     policy: Any = sw.make(name, sw.Cascade([0.1] * MAX_ARMS), context_dim=2)
     assert (policy.name, policy.rounds, len(NAMES)) == (name, 0, 9)
     for cascade in (sw.Cascade([0.1] * (MAX_ARMS + 1)), [0.1, 0.2]):
@@ -361,16 +361,16 @@ def test_a_failing_call_changes_nothing(name: str) -> None:
     live(policy, 0, 40)
     before = copy.deepcopy(policy.state())
 
-    def refused(error: type[Exception], call: Callable[..., Any], *given: Any) -> None:
+    def assert_raises(error: type[Exception], call: Callable[..., Any], *arguments: Any) -> None:
         with pytest.raises(error):
-            call(*given)
-        assert_same(before, policy.state(), f"after {call.__name__}{given}")
+            call(*arguments)
+        assert_same(before, policy.state(), f"after {call.__name__}{arguments}")
 
     for outputs in OUTPUTS:
-        refused(sw.errors.InvalidOutputsError, policy.observe, X, outputs)
+        assert_raises(sw.errors.InvalidOutputsError, policy.observe, X, outputs)
     for table in TABLES:
-        refused(sw.errors.InvalidOutputsError, policy.run, [X, X], table)
-    refused(sw.errors.InvalidContextError, policy.run, 1.0, [[0, 0, 0]])
+        assert_raises(sw.errors.InvalidOutputsError, policy.run, [X, X], table)
+    assert_raises(sw.errors.InvalidContextError, policy.run, 1.0, [[0, 0, 0]])
     for call, error, rows in (
         (
             policy.observe_disagreements,
@@ -380,30 +380,30 @@ def test_a_failing_call_changes_nothing(name: str) -> None:
         (policy.observe_disagreements, sw.errors.InvalidOutputsError, [(X, *row) for row in PAIRS]),
     ):
         for row in rows:
-            refused(error, call, *row)
+            assert_raises(error, call, *row)
 
     def run_pairs(table: Any) -> None:
         policy.run([X, X], differ=table)
 
     for table in DIFFER:
-        refused(sw.errors.InvalidOutputsError, run_pairs, table)
-    refused(sw.errors.InvalidOutputsError, policy.run, [X, X])
+        assert_raises(sw.errors.InvalidOutputsError, run_pairs, table)
+    assert_raises(sw.errors.InvalidOutputsError, policy.run, [X, X])
     if policy.uses_context:
-        bounded = not policy.features.self_scaling  # which clips what is far away
+        bounded = not policy.features.self_scaling  # features that scale themselves clip
         for x in CONTEXTS if bounded else [x for x in CONTEXTS if x != [0.1, 1.5]]:
-            for form in (x, np.array(x)):  # arrays of numbers go straight to the engine
-                refused(sw.errors.InvalidContextError, policy.decide, form)
-                refused(sw.errors.InvalidContextError, policy.observe, form, [1, 1])
+            for form in (x, np.array(x)):  # arrays go directly to the engine
+                assert_raises(sw.errors.InvalidContextError, policy.decide, form)
+                assert_raises(sw.errors.InvalidContextError, policy.observe, form, [1, 1])
         outside = [X, [2.0, 0.0] if bounded else [NAN, 0.0]]
-        refused(sw.errors.InvalidContextError, policy.decide_many, outside)
-        refused(sw.errors.InvalidContextError, policy.run, outside, np.zeros((2, 3)))
+        assert_raises(sw.errors.InvalidContextError, policy.decide_many, outside)
+        assert_raises(sw.errors.InvalidContextError, policy.run, outside, np.zeros((2, 3)))
 
 
 @every_policy
 def test_arguments_are_not_changed(name: str) -> None:
     policy = make(name)
-    for given in ("outputs", "disagreements"):
-        batch = some_rounds(CASCADE, given)
+    for kind in ("outputs", "disagreements"):
+        batch = some_rounds(CASCADE, kind)
         before = copy.deepcopy(msgspec.structs.asdict(batch))
         live(policy, 0, 5, batch)
         at_once(policy, batch, 5, 40)
@@ -415,13 +415,13 @@ def test_arguments_are_not_changed(name: str) -> None:
     assert (x, outputs) == ([0.5, -0.5], [1, 0, 1])
 
 
-def test_an_error_in_a_table_names_arm_and_round() -> None:
+def test_an_error_in_a_table_names_the_arm_and_the_round() -> None:
     policy, contexts = sw.USSUCB(CASCADE), np.zeros((2, 1))
     with pytest.raises(sw.errors.InvalidOutputsError, match="arm 2 in round 1 is NaN"):
         policy.run(contexts, np.array([[0, 0, 0], [0, 0, NAN]]))
-    with pytest.raises(sw.errors.InvalidOutputsError, match=r"arm 2 in round 1 is \{\}"):
+    with pytest.raises(sw.errors.InvalidOutputsError, match=r"got \{\} for arm 2 in round 1"):
         policy.run(contexts, UNHASHABLE)
-    with pytest.raises(sw.errors.InvalidOutputsError, match=r"pair \(0, 2\) in round 1.* not 2$"):
+    with pytest.raises(sw.errors.InvalidOutputsError, match=r"pair \(0, 2\) in round 1.* got 2$"):
         policy.run(contexts, differ=[[0, 1, 0], [1, 2, 0]])
     with pytest.raises(sw.errors.InvalidContextError, match=r"coordinate 1 is 1\.5"):
         sw.USSPD(CASCADE, context_dim=2).decide([0.1, 1.5])

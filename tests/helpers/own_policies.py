@@ -1,4 +1,4 @@
-"""Policies as users write them: by `decide` and `learn` alone, and with everything optional."""
+"""User-defined policies: a minimal one, one with all optional methods, and a wrapper."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ import stopwise as sw
 
 
 class Shallow(sw.Policy):
-    """Only what a policy must have: stops at the first arm if the first number is positive."""
+    """Only the required methods; stops at the first arm if the first coordinate is positive."""
 
     def __init__(self, cascade: sw.Cascade) -> None:
         super().__init__(cascade)
@@ -24,10 +24,10 @@ class Shallow(sw.Policy):
 
 
 class Averaging(sw.Policy):
-    """Everything: features, exploration at random, requests, labels and files.
+    """All optional methods: features, random exploration, label requests, labels and saving.
 
-    It stops by the test of USS-PD with the share of disagreements of each pair, whatever the
-    context, times the share of them in which the deeper arm was right.
+    The stopping test is that of USS-PD with, for each pair, the share of disagreements, regardless
+    of the context, times the share of them in which the deeper arm was right.
     """
 
     name = "averaging"
@@ -57,7 +57,7 @@ class Averaging(sw.Policy):
         return self.labels > 0
 
     def decide(self, x: ArrayLike | None) -> sw.Decision:
-        self.features.row(x)  # refuses an invalid context
+        self.features.row(x)  # raises for an invalid context
         n_arms = self.cascade.n_arms
         value = self._differed / self._ran * self._gained[..., 0] / self._gained[..., 1]
         worth_it = np.triu(value >= self.cascade.gaps, 1).any(axis=1)
@@ -96,7 +96,7 @@ class Averaging(sw.Policy):
 
 
 class Cautious(sw.Policy):
-    """A policy that holds another and changes its decisions: it never stops at the first arm."""
+    """Delegates to another policy, but never stops at the first arm."""
 
     def __init__(self, inner: sw.Policy) -> None:
         super().__init__(inner.cascade)

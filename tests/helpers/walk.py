@@ -1,4 +1,4 @@
-"""The files of Stopwise that a call passes through."""
+"""Trace the source files of Stopwise that a call executes."""
 
 import re
 import sys
@@ -20,8 +20,8 @@ FILE = r"`([\w/]+\.(?:py|cpp|h))`"
 class Walk:
     """The files under ``src/stopwise`` whose functions are called, in order of the first call.
 
-    Bodies of modules and classes do not count, but functions that these call do: run the same
-    code once before `recording`, so that nothing is imported in it.
+    Bodies of modules and classes do not count, but functions that they call do, so run the same
+    code once before `recording` to complete all imports.
 
     Attributes
     ----------
@@ -32,11 +32,11 @@ class Walk:
     def __init__(self) -> None:
         self.files: list[str] = []
         self._recording = threading.Event()
-        self._names: dict[str, str | None] = {}  # of files by their path; None: not of Stopwise
+        self._names: dict[str, str | None] = {}  # by path; None for other packages
 
     @contextmanager
     def recording(self) -> Generator[None]:
-        """Record the calls of this thread, and of threads that were started in `following`."""
+        """Record the calls of this thread, and of threads started within `following`."""
         before = sys.getprofile()
         self._recording.set()
         sys.setprofile(self._profile)
@@ -48,7 +48,7 @@ class Walk:
 
     @contextmanager
     def following(self) -> Generator[None]:
-        """Include the threads that are started meanwhile."""
+        """Include threads that are started in this context."""
         threading.setprofile(self._profile)
         try:
             yield
@@ -56,13 +56,13 @@ class Walk:
             threading.setprofile(None)
 
     def before(self, folders: tuple[str, ...]) -> list[str]:
-        """Return the files that were passed before the first in one of some folders."""
-        found: list[str] = []
+        """Return the files before the first one in any of these folders."""
+        names: list[str] = []
         for name in self.files:
             if name.startswith(folders):
                 break
-            found.append(name)
-        return found
+            names.append(name)
+        return names
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
@@ -77,11 +77,11 @@ class Walk:
             self.files.append(name)
 
 
-def rows_on_page(begins: str, ends: str) -> list[list[str]]:
+def rows_on_page(start: str, end: str) -> list[list[str]]:
     """Return the files in each row of a table of docs/architecture.md, between two texts."""
-    _, found, rest = PAGE.partition(begins)
-    assert found, begins
-    section, found, _ = rest.partition(ends)
-    assert found, ends
+    _, separator, remainder = PAGE.partition(start)
+    assert separator, start
+    section, separator, _ = remainder.partition(end)
+    assert separator, end
     cells = re.findall(r"(?m)^\| (?:\d+ \| )?((?:`[\w/.]+`(?:, )?)+) \|", section)
     return [re.findall(FILE, cell) for cell in cells]

@@ -1,4 +1,4 @@
-"""docs/architecture.md names the files that a round and a replay pass through."""
+"""Tests that docs/architecture.md lists the files that a round and a replay execute."""
 
 import re
 import sys
@@ -49,7 +49,7 @@ def python_files(rows: list[list[str]]) -> set[str]:
     return {name for name in chain(*rows) if name.endswith(".py")}
 
 
-def test_a_round_in_the_library_passes_the_files_on_the_page() -> None:
+def test_a_round_in_the_library_executes_the_files_on_the_page() -> None:
     decide_and_observe(new_policy())
     creation, round_ = Walk(), Walk()
     with creation.recording():
@@ -68,12 +68,12 @@ def test_a_runner_adds_the_files_on_the_page() -> None:
     policy, walk = new_policy(), Walk()
     with walk.recording():
         run_cases(policy)
-    known = python_files(ROUND) | python_files(CREATION) | {"checks.py"}
-    assert set(walk.files) - known == python_files(RUNNER)
+    shared = python_files(ROUND) | python_files(CREATION) | {"checks.py"}
+    assert set(walk.files) - shared == python_files(RUNNER)
     assert len(python_files(RUNNER)) <= 4
 
 
-def test_a_replay_passes_the_files_on_the_page_in_this_order(
+def test_a_replay_executes_the_files_on_the_page_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "log.csv"
@@ -88,13 +88,13 @@ def test_a_replay_passes_the_files_on_the_page_in_this_order(
     with pytest.raises(SystemExit, match="0"), walk.recording():
         main()
     assert "replaying 80/80" in capsys.readouterr().err
-    passed = [name for name in walk.files if not name.startswith(("policies/", "features/"))]
-    assert set(passed) == python_files(REPLAY)
+    files = [name for name in walk.files if not name.startswith(("policies/", "features/"))]
+    assert set(files) == python_files(REPLAY)
     row_of = {name: k for k, row in enumerate(REPLAY) for name in row}
-    assert [row_of[name] for name in passed] == sorted(row_of[name] for name in passed)
+    assert [row_of[name] for name in files] == sorted(row_of[name] for name in files)
 
 
 def test_every_file_on_the_page_exists() -> None:
     for name in re.findall(FILE, PAGE):
-        found = [SOURCE / "service" / name, SOURCE / name, SOURCE.parents[1] / name]
-        assert any(path.exists() for path in found), name
+        candidates = [SOURCE / "service" / name, SOURCE / name, SOURCE.parents[1] / name]
+        assert any(path.exists() for path in candidates), name

@@ -1,4 +1,4 @@
-"""The tree of exceptions: where each belongs, and that each can be sent to another process."""
+"""Tests of the exception hierarchy and of pickling."""
 
 import inspect
 import pickle
@@ -15,15 +15,15 @@ ALL = [
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_there_is_one_tree_and_every_error_survives_a_pickle(kind: type[Exception]) -> None:
+def test_errors_have_their_base_classes_and_survive_pickling(kind: type[Exception]) -> None:
     assert issubclass(kind, errors.StopwiseError)
     assert issubclass(kind, ValueError) == kind.__name__.startswith("Invalid")
     assert issubclass(kind, KeyError) == kind.__name__.startswith("Unknown")
-    copy = pickle.loads(pickle.dumps(kind("what to do:\n'this'")))
+    copy = pickle.loads(pickle.dumps(kind("message:\n'quoted'")))
     assert type(copy) is kind
-    assert str(copy) == "what to do:\n'this'"  # a plain KeyError would show its repr
+    assert str(copy) == "message:\n'quoted'"  # KeyError would print its repr
 
 
-def test_a_missing_extra_says_how_to_install_it() -> None:
+def test_a_missing_extra_is_reported_with_the_install_command() -> None:
     error = errors.MissingPackageError.of("a log in Parquet", "pyarrow", "logs")
     assert str(error) == "a log in Parquet needs pyarrow: pip install 'stopwise[logs]'"

@@ -1,4 +1,4 @@
-"""Executors: the numbers of `execute`, no more work ahead than needed, and mistakes named."""
+"""Tests of executors: results, scheduling, cancellation and invalid arguments."""
 
 import os
 import sys
@@ -25,11 +25,11 @@ def executor() -> Iterator[ThreadExecutor]:
     assert threading.active_count() == before
 
 
-def test_the_numbers_do_not_depend_on_the_threads(executor: ThreadExecutor) -> None:
+def test_results_do_not_depend_on_the_threads(executor: ThreadExecutor) -> None:
     assert same(done(executor.run(run_task, TASKS)), expected())
 
 
-def test_tasks_are_taken_as_workers_need_them(executor: ThreadExecutor) -> None:
+def test_tasks_are_submitted_only_as_workers_need_them(executor: ThreadExecutor) -> None:
     taken: list[int] = []
 
     def endless() -> Iterator[Task]:
@@ -44,10 +44,10 @@ def test_tasks_are_taken_as_workers_need_them(executor: ThreadExecutor) -> None:
     results.close()
 
 
-def test_closing_drops_the_runs_under_way_and_those_that_have_not_begun(
+def test_close_cancels_running_and_waiting_tasks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    begun, dropped = [], threading.Event()
+    started, cancelled = [], threading.Event()
 
     class Endless(sw.Policy):
         def decide(self, x: Any) -> sw.Decision:
@@ -57,13 +57,13 @@ def test_closing_drops_the_runs_under_way_and_those_that_have_not_begun(
             raise NotImplementedError
 
         def run(self, *rounds: Any, progress: Any, **more: Any) -> Any:
-            begun.append(self)
+            started.append(self)
             deadline = time.monotonic() + 60
             try:
                 while time.monotonic() < deadline:
                     progress("rounds", 1, 2)
             except BaseException:
-                dropped.set()
+                cancelled.set()
                 raise
 
     monkeypatch.setitem(sw.POLICIES, "endless", Endless)
@@ -71,20 +71,23 @@ def test_closing_drops_the_runs_under_way_and_those_that_have_not_begun(
     executor = ThreadExecutor(jobs=1)
     results = executor.run(run_task, [*TASKS[:1], (endless, (0,)), (endless, (1,))])
     next(results)
-    wait_until(lambda: bool(begun))
+    wait_until(lambda: bool(started))
     executor.close()
-    assert dropped.is_set()
-    assert len(begun) == 1
+    assert cancelled.is_set()
+    assert len(started) == 1
     results.close()
     with pytest.raises(RuntimeError, match="after shutdown"):
         next(executor.run(run_task, TASKS))
 
 
-def test_executors_have_names() -> None:
-    for name, kind in (("threads", ThreadExecutor), ("dask", DaskExecutor)):
-        with make_executor(name, jobs=5) as made:  # never used
-            assert isinstance(made, kind)
-            assert made.jobs == 5
+@pytest.mark.parametrize(("name", "kind"), [("threads", ThreadExecutor), ("dask", DaskExecutor)])
+def test_make_executor_creates_executors_by_name(name: str, kind: type[Any]) -> None:
+    with make_executor(name, jobs=5) as executor:  # starts no workers
+        assert isinstance(executor, kind)
+        assert executor.jobs == 5
+
+
+def test_the_default_is_a_thread_for_each_available_processor() -> None:
     assert make_executor().jobs == len(os.sched_getaffinity(0))
 
 
@@ -92,16 +95,18 @@ def test_executors_have_names() -> None:
     ("arguments", "message"),
     [
         ({"name": "spark"}, "choose from threads, dask"),
-        ({"address": "tcp://127.0.0.1:1"}, "is for the executor 'dask'"),
+        ({"address": "tcp://127.0.0.1:1"}, "address requires the executor 'dask'"),
         ({"jobs": 0}, "jobs must be"),
     ],
 )
-def test_wrong_executors_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_make_executor_rejects_invalid_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
         make_executor(**arguments)
 
 
-def test_without_the_package_dask_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)  # how Python notes that there is none
+def test_a_missing_dask_package_is_reported_with_the_install_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)  # makes the import fail
     with pytest.raises(MissingPackageError, match=r"pip install .*\[dask\]'"):
         make_executor("dask")

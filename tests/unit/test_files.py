@@ -1,4 +1,4 @@
-"""Several files at once: all of them, or no trace."""
+"""Tests of writing several files atomically."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from stopwise.files import write_files
 FILES = {"a.txt": b"one", "deep/b.txt": b"two"}
 
 
-def found(folder: Path) -> dict[str, bytes]:
+def contents(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
@@ -17,14 +17,14 @@ def found(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_they_take_the_place_of_older_ones_and_leave_others_alone(tmp_path: Path) -> None:
+def test_write_files_replaces_its_files_and_keeps_others(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_bytes(b"mine")
     write_files(tmp_path, {"a.txt": b"old"})
     write_files(tmp_path, FILES)
-    assert found(tmp_path) == {**FILES, "mine.txt": b"mine"}
+    assert contents(tmp_path) == {**FILES, "mine.txt": b"mine"}
 
 
-def test_a_full_disk_leaves_the_older_files_and_no_folder_behind(
+def test_a_full_disk_leaves_old_files_unchanged_and_creates_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = Path.write_bytes
@@ -40,5 +40,5 @@ def test_a_full_disk_leaves_the_older_files_and_no_folder_behind(
     for folder in (tmp_path, tmp_path / "new" / "folder"):
         with pytest.raises(OSError, match="no space"):
             write_files(folder, FILES)
-    assert found(tmp_path) == {"a.txt": b"older"}
+    assert contents(tmp_path) == {"a.txt": b"older"}
     assert not (tmp_path / "new").exists()

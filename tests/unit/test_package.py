@@ -1,4 +1,4 @@
-"""The package itself: cheap to import, every public name in its module, research left alone."""
+"""Tests of imports and public names."""
 
 import ast
 import compileall
@@ -48,12 +48,14 @@ json.dump(sorted(sys.modules), sys.stdout)
 
 
 def output(*arguments: str) -> Any:
-    """Return what a new interpreter prints, as JSON."""
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+    """Return the JSON that a new interpreter prints."""
+    process = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=True
+    )
+    return json.loads(process.stdout)
 
 
-def test_importing_the_package_imports_nothing_heavy() -> None:
+def test_importing_the_package_imports_no_large_dependencies() -> None:
     imported = {name.partition(".")[0] for name in output("-c", IMPORT)}
     assert "stopwise" in imported
     assert not imported & {"numpy", "scipy", "sklearn", "matplotlib", "msgspec"}
@@ -67,17 +69,17 @@ def test_policies_and_the_service_do_not_import_research(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("package", [sw, research])
-def test_lazy_names_are_those_that_type_checkers_see(package: ModuleType) -> None:
+def test_lazy_names_match_those_for_type_checkers(package: ModuleType) -> None:
     tree = ast.parse(Path(str(package.__file__)).read_text("utf-8"))
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
     assert all(len(node.names) == 1 for node in imports)
-    seen = {node.names[0].asname: node.module for node in imports}
-    assert seen == package._MODULES
-    assert set(dir(package)) - {"errors", "__version__"} == set(seen)
+    declared = {node.names[0].asname: node.module for node in imports}
+    assert declared == package._MODULES
+    assert set(dir(package)) - {"errors", "__version__"} == set(declared)
 
 
-def test_a_package_without_sources_resolves_every_public_name(tmp_path: Path) -> None:
+def test_public_names_resolve_in_a_package_without_sources(tmp_path: Path) -> None:
     copy = tmp_path / "stopwise"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "*.cpp", "*.h"))
     shutil.copy(str(native.__file__), copy / "engine")
@@ -86,7 +88,7 @@ def test_a_package_without_sources_resolves_every_public_name(tmp_path: Path) ->
         source.unlink()
     libraries = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     path = [str(tmp_path), *libraries]
-    # -S: without site, the hook of the editable installation does not find the sources.
+    # -S skips site, so that the hook of the editable installation cannot find the sources.
     resolved = output("-S", "-c", f"import sys; sys.path += {path}\n{RESOLVE}")
     file, names, names_of_research = resolved
     assert file == str(copy / "__init__.pyc")
@@ -95,18 +97,18 @@ def test_a_package_without_sources_resolves_every_public_name(tmp_path: Path) ->
     assert {"Cascade", "USSPD", "load", "simulate", "errors", "__version__"} <= set(names)
 
 
-def test_errors_and_warnings_are_in_their_module_only() -> None:
+def test_errors_and_warnings_are_only_in_the_errors_module() -> None:
     public = {name for name in vars(sw.errors) if name[0] != "_"}
     assert all(issubclass(getattr(sw.errors, name), Exception) for name in public)
     assert not any(hasattr(sw, name) for name in public)
 
 
 @pytest.mark.parametrize("package", [sw, research])
-def test_an_unknown_name_is_an_attribute_error(package: ModuleType) -> None:
+def test_an_unknown_name_raises_attribute_error(package: ModuleType) -> None:
     with pytest.raises(AttributeError, match=f"'{package.__name__}' has no attribute 'USSPDD'"):
         package.USSPDD  # noqa: B018
 
 
-def test_the_version_is_that_of_the_project() -> None:
+def test_the_version_matches_pyproject() -> None:
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     assert sw.__version__ == tomllib.loads(text)["project"]["version"]

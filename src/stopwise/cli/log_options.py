@@ -105,7 +105,7 @@ class LogOptions:
 
         Contexts are encoded as in the first of the saved ``policies`` with an encoding.
         """
-        from stopwise.cascade import Cascade, costs_doubt
+        from stopwise.cascade import Cascade, cost_unit_warning
         from stopwise.errors import CostUnitWarning, InvalidCascadeError
         from stopwise.logs.encoding import Encoding
         from stopwise.logs.log import Columns, Log
@@ -147,7 +147,7 @@ class LogOptions:
                 cascade = build(numbers, names=log.arms, tradeoff=1 / (self.error_cost or 1))
         except InvalidCascadeError as error:
             raise typer.BadParameter(str(error), param_hint="--costs") from error
-        if doubt := costs_doubt(log.arms, cascade.cumulative):
+        if doubt := cost_unit_warning(log.arms, cascade.cumulative):
             typer.echo(f"stopwise: {doubt}; amounts of money need --error-cost", err=True)
         return log, cascade
 

@@ -10,12 +10,12 @@ from stopwise.arrays import Disagreements, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import checked_seed
 from stopwise.engine import native
-from stopwise.policies.context_free import ContextFreePolicy, counted
+from stopwise.policies.context_free import ContextFreePolicy, saved_count
 from stopwise.records import Decision
 
 
 class FixedDepth(ContextFreePolicy):
-    """Always the same depth: the paper's "I_t = i".
+    """Always stop at the same arm: the paper's "I_t = i".
 
     ``depth`` is the 0-based index, or the name, of the arm to stop at; the last by default.
 
@@ -41,7 +41,7 @@ class FixedDepth(ContextFreePolicy):
 
 
 class RandomDepth(ContextFreePolicy):
-    """Every depth with equal probability; the draws follow from ``seed``.
+    """Stop at a random arm, with equal probability; ``seed`` determines the draws.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class RandomDepth(ContextFreePolicy):
         return {**super().state(), "decisions": np.array([self._decisions], dtype=np.int64)}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from what `state` returned; if it does not fit, ValueError and no change."""
-        decisions = counted(state, "decisions")
+        """Restore `state`; raise ValueError and change nothing if it is invalid."""
+        decisions = saved_count(state, "decisions")
         super().restore(state)
         self._decisions = decisions

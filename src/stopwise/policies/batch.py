@@ -1,4 +1,4 @@
-"""Batch execution of rounds: at once where a policy's engine can, else one by one."""
+"""Batch execution of rounds."""
 
 import warnings
 from typing import Any, ClassVar, Protocol, cast
@@ -17,12 +17,12 @@ from stopwise.policies.labels import recorded_label, recorded_observation
 from stopwise.progress import Progress, no_progress
 from stopwise.records import Decision, Label, LabelRequest, Observation, RecordedRounds
 
-CHUNK = 65_536  # rounds that an engine plays at once: bounds the memory of a long run
-REPORT_EVERY = 1024  # rounds played one by one between two reports of progress
+CHUNK = 65_536  # rounds per call of the engine; bounds the memory of a long run
+REPORT_EVERY = 1024  # rounds between progress reports, if played one by one
 
 
 class Steps(Protocol):
-    """The parts of a policy that many rounds need."""
+    """The part of a policy that batch execution uses."""
 
     cascade: Cascade
     uses_context: ClassVar[bool]
@@ -47,9 +47,9 @@ class Steps(Protocol):
 
 
 class BatchEngine:
-    """Plays checked rounds one by one, by `decide` and `learn`.
+    """Play validated rounds one by one with `decide` and `learn`.
 
-    Built-in policies override what they can do for all rounds at once, with the same result.
+    Built-in policies override methods to play all rounds at once, with the same result.
     """
 
     def __init__(self, policy: Steps) -> None:
@@ -71,7 +71,7 @@ class BatchEngine:
         return stops
 
     def _learn(self, record: RecordedRounds, t: int, end: int, rule_stop: int) -> None:
-        """Learn from a round that ended, and from its label if it is asked for and known."""
+        """Learn from a finished round, and from its label if it is requested and recorded."""
         n_arms = self._steps.cascade.n_arms
         request = self._steps.learn(recorded_observation(record, t, end, rule_stop, n_arms))
         if request is not None:
@@ -80,7 +80,7 @@ class BatchEngine:
                 self._steps.learn_label(label)
 
     def observe(self, record: RecordedRounds, arms: Ints, rule_stops: Ints) -> None:
-        """Learn from the first ``arms`` of each round (0: nothing), deciding nothing."""
+        """Learn from the first ``arms`` of each round (0: skip it) without deciding."""
         policy, n_arms = self._steps, self._steps.cascade.n_arms
         record = replace(record, contexts=checked_contexts(policy, record.contexts))
         for t in np.flatnonzero(arms > 0).tolist():
@@ -95,11 +95,11 @@ class BatchEngine:
         return stops, rule_stops
 
     def rule_stops(self, X: ArrayLike | RecordedRounds) -> Ints:
-        """Return where the rule stops for every row; draw nothing where that is possible."""
+        """Return where the rule stops for every row, without random draws if possible."""
         return self.decide(X.contexts if isinstance(X, RecordedRounds) else X)[1]
 
     def explore(self, n: int) -> Bools:
-        """Draw which of n rounds go to the last arm, whatever the rule says."""
+        """Draw which of n rounds explore: go to the last arm, whatever the rule decides."""
         return np.zeros(n, dtype=np.bool_)
 
 
@@ -110,10 +110,10 @@ def run(
     labels: ArrayLike | None = None,
     progress: Progress = no_progress,
 ) -> Ints:
-    """Play rounds whose outputs are all known (see `Policy.run`)."""
+    """Play rounds from the outputs of all arms (see `Policy.run`)."""
     if outputs is None:
         raise InvalidOutputsError(
-            "run needs outputs, (n, K), or differ=, whether each pair of arms would disagree"
+            "run needs outputs of shape (n, K), or differ=, whether each pair of arms disagrees"
         )
     n, n_arms = rounds_in(as_table(contexts)), policy.cascade.n_arms
     right, labelled = None, None
@@ -123,8 +123,8 @@ def run(
         right, labelled = validation.right_arms(table, answers)
     elif policy.asks_for_labels and n:
         warnings.warn(
-            f"{type(policy).__name__} asks for labels and run was given none: its requests are "
-            "wasted; pass labels=, None where unknown",
+            f"{type(policy).__name__} requests labels but run got none, so the requests are "
+            "wasted; pass labels=, with None for unknown labels",
             LabelWarning,
             stacklevel=3,
         )
@@ -142,11 +142,10 @@ def run_disagreements(
     labels: ArrayLike | None,
     progress: Progress = no_progress,
 ) -> Ints:
-    """Play rounds whose disagreements are all known (see `Policy.run`)."""
+    """Play rounds from all pairwise disagreements (see `Policy.run`)."""
     if outputs is not None or labels is not None:
         raise InvalidParameterError(
-            "differ= replaces outputs, and labels are compared with outputs: pass outputs, or "
-            "differ alone"
+            "differ= cannot be combined with outputs or labels=; pass outputs to use labels"
         )
     n = rounds_in(as_table(contexts))
     answered, failed = np.full(n, policy.cascade.n_arms), np.zeros(n, dtype=np.bool_)
@@ -168,11 +167,10 @@ def observe_many(
     record = validation.checked_rounds(rounds, policy.cascade, policy.uses_context)
     arms = validation.learned_arms(record, stops, n_arms)
     rule_stops = np.maximum(arms - 1, 0)
-    if (
-        rule_stop is not None
-    ):  # a round that ended before the rule would have stopped it stops there
-        given = validation.stop_column(rule_stop, record.n, n_arms)
-        rule_stops = np.where(given < 0, rule_stops, np.minimum(given, rule_stops))
+    if rule_stop is not None:
+        # A round that ended before the rule's stop counts as stopped there.
+        column = validation.stop_column(rule_stop, record.n, n_arms)
+        rule_stops = np.where(column < 0, rule_stops, np.minimum(column, rule_stops))
     policy.engine.observe(record, arms, rule_stops)
 
 
@@ -185,7 +183,7 @@ def decide_many(policy: Steps, X: ArrayLike | RecordedRounds) -> Ints:
 
 
 def decide_batch(policy: Steps, X: ArrayLike) -> tuple[Ints, Ints]:
-    """Decide for every row as `decide` would one by one, random exploration included.
+    """Decide for every row as `decide` does, including random exploration.
 
     Returns the stop of every row, and where the rule itself stops (`Decision.rule_stop`).
 
@@ -202,20 +200,20 @@ def decide_batch(policy: Steps, X: ArrayLike) -> tuple[Ints, Ints]:
 def should_stop_many(policy: Steps, rounds: RecordedRounds) -> Bools:
     """Return whether the rule stops each round at the arm it has reached; learn nothing.
 
-    For rounds that go on together, arm by arm, as the arms that ``answered`` grow in number. A
-    round must be asked about at every arm in turn. A rule that draws draws anew at each.
+    For rounds that advance together, arm by arm, as ``answered`` increases. Call it at every arm of
+    a round, in order; a randomised rule draws again at each.
     """
     record = validation.checked_rounds(rounds, policy.cascade, policy.uses_context)
     return policy.engine.rule_stops(record) < record.answered
 
 
 def explore_many(policy: Steps, n: int) -> Bools:
-    """Draw which of n rounds go to the last arm, whatever the rule says."""
+    """Draw which of n rounds explore: go to the last arm, whatever the rule decides."""
     return policy.engine.explore(n)
 
 
 def checked_contexts(policy: Steps, contexts: ArrayLike) -> NDArray[Any]:
-    """Return contexts as a table of its own; raise before a round is played if one is invalid."""
+    """Return a copy of the contexts as a table; raise if any row is invalid."""
     if policy.features is not None:
         policy.features.rows(contexts)
         return np.array(contexts, dtype=np.float64)
@@ -225,13 +223,13 @@ def checked_contexts(policy: Steps, contexts: ArrayLike) -> NDArray[Any]:
 
 
 def _checked_labels(policy: Steps, labels: ArrayLike | None, n: int) -> NDArray[Any] | None:
-    """Return the labels of n rounds, or None; raise if the policy would not use them."""
+    """Return the labels of n rounds, or None; raise if the policy does not request labels."""
     if labels is None:
         return None
     if not policy.asks_for_labels:
         kind = type(policy).__name__
-        advice = f"create it with labels=100, for example: {kind}(cascade, …, labels=100)"
+        advice = f"create it with labels=, for example {kind}(cascade, …, labels=100)"
         if not policy.learns_from_labels:
-            advice = "USSLaplace and USSPD do"
-        raise InvalidParameterError(f"this {kind} does not ask for labels; {advice}")
+            advice = "use USSLaplace or USSPD"
+        raise InvalidParameterError(f"labels= was passed, but {kind} requests no labels; {advice}")
     return validation.label_column(labels, n)

@@ -25,9 +25,9 @@ from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.policies.validation import disagreements, learned_arms, learned_end
 from stopwise.records import Decision, Label, LabelRequest, Observation, RecordedRounds
 
-ROUNDS = 60  # of each check: a policy that forces its first rounds decides in some of them
-REPEATS = 5  # decisions for one context
-FORMS: tuple[tuple[Hashable, Hashable], ...] = (  # pairs of outputs: all mean the same
+ROUNDS = 60  # per check; more than the forced rounds of most policies
+REPEATS = 5  # decisions per context
+OUTPUT_PAIRS: tuple[tuple[Hashable, Hashable], ...] = (  # interchangeable pairs of outputs
     (0, 1),
     ("spam", "ham"),
     ((1, "a"), (1, "b")),
@@ -37,7 +37,7 @@ FORMS: tuple[tuple[Hashable, Hashable], ...] = (  # pairs of outputs: all mean t
 
 
 class World(NamedTuple):
-    """Rounds to check a policy with: contexts, the outputs of every arm (n, K), right answers."""
+    """Rounds for the checks: contexts, the outputs of all arms (n, K), and the right answers."""
 
     contexts: NDArray[Any]
     outputs: Ints
@@ -52,18 +52,18 @@ class World(NamedTuple):
 def check_policy(policy: Policy, contexts: ArrayLike | None = None) -> None:
     """Check that a policy follows the protocol; raise PolicyCheckError if it does not.
 
-    The policy itself is not changed: the check works on deep copies. It covers decisions, outputs
-    of any form, rounds with disagreements only, batches against single rounds, rounds that are
-    taken step by step, labels, and saving if `Policy.state` is implemented. It cannot tell whether
-    a policy learns well: see `simulate`.
+    The check uses deep copies and does not change the policy. It covers decisions, outputs of any
+    type, disagreements without outputs, batches compared with single rounds, rounds step by step,
+    labels, and saving if `Policy.state` is implemented. It does not measure how well a policy
+    learns; use `simulate` for that.
 
     Parameters
     ----------
     policy : Policy
-        A policy of your own, or any other.
+        Your own policy, or any other.
     contexts : array_like of shape (n, context_dim), optional
-        Valid contexts. By default they are drawn from [−1, 1] if ``policy.features`` says how many
-        numbers a context has.
+        Valid contexts. By default they are drawn from [−1, 1], with the dimension of
+        ``policy.features``.
 
     Examples
     --------
@@ -82,8 +82,8 @@ def check_policy(policy: Policy, contexts: ArrayLike | None = None) -> None:
         raise PolicyCheckError(f"expected a Policy, got {type(policy).__name__}")
     if policy.reveals is not None:
         raise InvalidParameterError(
-            "check_policy needs a policy that decides by the complete context: create it without "
-            "reveals="
+            "check_policy requires a policy that decides from the complete context; create it "
+            "without reveals="
         )
     world = _world(policy, contexts)
     checks: tuple[Callable[[Policy, World], None], ...] = (
@@ -91,7 +91,7 @@ def check_policy(policy: Policy, contexts: ArrayLike | None = None) -> None:
         _check_decisions,
         _check_that_decide_learns_nothing,
         _check_copies,
-        _check_outputs_of_any_form,
+        _check_outputs_of_any_type,
         _check_disagreements,
         _check_many_decisions,
         _check_runs,
@@ -110,8 +110,8 @@ def check_policy(policy: Policy, contexts: ArrayLike | None = None) -> None:
 
 def _check_that_arguments_are_not_changed(policy: Policy, world: World) -> None:
     policy = copy.deepcopy(policy)
-    for t, given in enumerate(world.contexts):
-        x, outputs = copy.deepcopy(given), world.outputs[t].tolist()
+    for t, original in enumerate(world.contexts):
+        x, outputs = copy.deepcopy(original), world.outputs[t].tolist()
         observation = observation_of(x, outputs, len(outputs))
         differ = observation.differ.copy()
         for name in ("decide", "learn", "observe"):
@@ -122,7 +122,7 @@ def _check_that_arguments_are_not_changed(policy: Policy, world: World) -> None:
                     policy.learn(observation)
                 else:
                     policy.observe(x, outputs)
-            same = _equal(x, given) and outputs == world.outputs[t].tolist()
+            same = _equal(x, original) and outputs == world.outputs[t].tolist()
             same = same and _equal(observation.differ, differ)
             _expect(same, f"{name} must not change its arguments")
 
@@ -145,7 +145,7 @@ def _check_decisions(policy: Policy, world: World) -> None:
         _expect(
             (decision.arm, decision.cost) == (arm, cost),
             f"Decision.arm and Decision.cost must be {arm!r} and {cost:g} for stop {stop}, got "
-            f"{decision.arm!r} and {decision.cost!r}; self.cascade.decision(stop) fills them in",
+            f"{decision.arm!r} and {decision.cost!r}; use self.cascade.decision(stop)",
         )
         _learn_round(policy, world, t, decision)
 
@@ -155,7 +155,7 @@ def _check_that_decide_learns_nothing(policy: Policy, world: World) -> None:
     twin = copy.deepcopy(policy)
     _expect(
         _stops(copy.deepcopy(policy), world) == _stops(twin, world),
-        "two copies decide differently for the same contexts: draw from a generator that belongs "
+        "two copies decide differently for the same contexts; draw from a generator that belongs "
         "to the policy, not from a global one",
     )
     before = _data(policy)
@@ -164,7 +164,7 @@ def _check_that_decide_learns_nothing(policy: Policy, world: World) -> None:
             _decide(policy, x)
     after = _data(policy)
     changed = [name for name, value in before.items() if not _equal(value, after.get(name))]
-    _expect(not changed, f"decide must learn nothing, and it changed {', '.join(changed)}")
+    _expect(not changed, f"decide must not learn, but it changed {', '.join(changed)}")
 
 
 def _check_copies(policy: Policy, world: World) -> None:
@@ -179,22 +179,22 @@ def _check_copies(policy: Policy, world: World) -> None:
     )
 
 
-def _check_outputs_of_any_form(policy: Policy, world: World) -> None:
+def _check_outputs_of_any_type(policy: Policy, world: World) -> None:
     twins: list[Policy] = []
-    for no, yes in FORMS:
+    for no, yes in OUTPUT_PAIRS:
         twin = copy.deepcopy(policy)
         for t, x in enumerate(world.contexts):
-            given = [yes if output else no for output in world.outputs[t].tolist()]
-            with _calling(f"observe(x, {given})"):
-                twin.observe(x, given[: 1 + t % len(given)])
+            outputs = [yes if output else no for output in world.outputs[t].tolist()]
+            with _calling(f"observe(x, {outputs})"):
+                twin.observe(x, outputs[: 1 + t % len(outputs)])
         twins.append(twin)
     for twin in twins[1:]:
         _expect_same(
             twins[0],
             twin,
             world,
-            "outputs are compared by equality only: a policy must learn the same from 0 and 1 as "
-            "from other pairs of values",
+            "outputs must be compared only by equality, so a policy must learn the same from 0 and "
+            "1 as from other pairs of values",
         )
 
 
@@ -210,34 +210,34 @@ def _check_disagreements(policy: Policy, world: World) -> None:
             by_table.observe_disagreements(x, stop, differ)
         with _calling("observe"):
             by_outputs.observe(x, outputs[: stop + 1].tolist())
-    text = "observe_disagreements must learn the same as observe with such outputs"
+    text = "observe_disagreements must learn the same as observe with equivalent outputs"
     _expect_same(by_outputs, by_pairs, world, text)
     _expect_same(by_outputs, by_table, world, text)
 
 
 def _check_rounds_in_progress(policy: Policy, world: World) -> None:
-    stepwise, whole = copy.deepcopy(policy), copy.deepcopy(policy)
+    stepwise, at_once = copy.deepcopy(policy), copy.deepcopy(policy)
     for t, x in enumerate(world.contexts):
-        decision, outputs = _decide(whole, x), world.outputs[t].tolist()
-        fails_at = t % 4 if t % 3 == 0 else decision.stop + 1  # in a third of rounds an arm fails
+        decision, outputs = _decide(at_once, x), world.outputs[t].tolist()
+        fails_at = t % 4 if t % 3 == 0 else decision.stop + 1  # an arm fails in a third of rounds
         with _calling("start and next"):
             current = stepwise.start(x)
             while (arm := current.next()) is not None and arm < fails_at:
-                if t % 2:  # it outlives its process
+                if t % 2:  # as after a restart
                     current = stepwise.resume(json.loads(json.dumps(current.state())))
                 current.give(outputs[arm])
             current.learn()
         answered = min(decision.stop + 1, fails_at)
         _expect(
             len(current.outputs) == answered,
-            f"a round started with start(x) ran {len(current.outputs)} arms, and decide(x) says "
-            f"{answered}",
+            f"a round from start(x) must run as many arms as decide(x) says, {answered}, but ran "
+            f"{len(current.outputs)}",
         )
         if answered:
             rule_stop = min(decision.rule_stop, answered - 1)
             with _calling("observe"):
-                whole.observe(x, outputs[:answered], rule_stop=rule_stop)
-    _expect_same(whole, stepwise, world, "a round step by step must be learned like observe")
+                at_once.observe(x, outputs[:answered], rule_stop=rule_stop)
+    _expect_same(at_once, stepwise, world, "a round step by step must be learned like observe")
 
 
 # -- many rounds ------------------------------------------------------------------------------
@@ -261,28 +261,28 @@ def _check_many_decisions(policy: Policy, world: World) -> None:
 
 
 def _check_runs(policy: Policy, world: World) -> None:
-    single, whole, pairs = (copy.deepcopy(policy) for _ in range(3))
-    stops = _play(single, world)
+    single, by_outputs, by_pairs = (copy.deepcopy(policy) for _ in range(3))
+    expected = _play(single, world)
     labels = world.labels if policy.asks_for_labels else None
     with _calling("run"):
-        found = whole.run(world.contexts, world.outputs, labels=labels).tolist()
-    _expect(found == stops, "run must stop where decide and observe stop, one round after another")
-    _expect_same(single, whole, world, "run must learn the same as single rounds")
+        stops = by_outputs.run(world.contexts, world.outputs, labels=labels).tolist()
+    _expect(stops == expected, "run must stop where decide and observe stop, round by round")
+    _expect_same(single, by_outputs, world, "run must learn the same as single rounds")
     if not policy.asks_for_labels:
         differ = disagreements(world.outputs, policy.cascade)
         with _calling("run"):
-            found = pairs.run(world.contexts, differ=differ).tolist()
-        _expect(found == stops, "run by differ must stop where it stops by outputs")
-        _expect_same(whole, pairs, world, "run by differ must learn the same as by outputs")
+            stops = by_pairs.run(world.contexts, differ=differ).tolist()
+        _expect(stops == expected, "run with differ= must stop where it stops with outputs")
+        _expect_same(by_outputs, by_pairs, world, "run with differ= must learn the same")
 
 
 def _check_recorded_rounds(policy: Policy, world: World) -> None:
-    single, whole, n_arms = copy.deepcopy(policy), copy.deepcopy(policy), policy.cascade.n_arms
+    single, many, n_arms = copy.deepcopy(policy), copy.deepcopy(policy), policy.cascade.n_arms
     record = _recorded(policy, world)
-    stops: list[int] = []
+    expected: list[int] = []
     for t, x in enumerate(world.contexts):
         decision = _decide(single, x)
-        stops.append(decision.stop)
+        expected.append(decision.stop)
         end = learned_end(record, t, decision.stop)
         if end is not None:
             rule_stop = decision.rule_stop
@@ -292,24 +292,24 @@ def _check_recorded_rounds(policy: Policy, world: World) -> None:
             if request is not None and label is not None:
                 _learn_label(single, label)
     with _calling("run_recorded"):
-        found = whole.run_recorded(record).tolist()
-    _expect(found == stops, "run_recorded must stop where decide and learn stop")
-    _expect_same(single, whole, world, "run_recorded must learn the same as single rounds")
+        stops = many.run_recorded(record).tolist()
+    _expect(stops == expected, "run_recorded must stop where decide and learn stop")
+    _expect_same(single, many, world, "run_recorded must learn the same as single rounds")
 
 
 def _check_warm_start(policy: Policy, world: World) -> None:
     if policy.asks_for_labels:
-        return  # a warm start asks for no labels, `learn` does
-    single, whole, n_arms = copy.deepcopy(policy), copy.deepcopy(policy), policy.cascade.n_arms
+        return  # unlike `learn`, a warm start requests no labels
+    single, many, n_arms = copy.deepcopy(policy), copy.deepcopy(policy), policy.cascade.n_arms
     record = _recorded(policy, world)
-    ends = np.arange(record.n) % n_arms
-    for t, arms in enumerate(learned_arms(record, ends, n_arms).tolist()):
+    stops = np.arange(record.n) % n_arms
+    for t, arms in enumerate(learned_arms(record, stops, n_arms).tolist()):
         if arms > 0:
             _learn(single, recorded_observation(record, t, arms - 1, arms - 1, n_arms))
     with _calling("observe_many"):
-        whole.observe_many(record, ends)
-    _expect(  # by decisions: a state may say whether labels could have been asked for
-        _stops(single, world) == _stops(whole, world),
+        many.observe_many(record, stops)
+    _expect(  # compares decisions, since a state may count potential label requests
+        _stops(single, world) == _stops(many, world),
         "observe_many must learn the same as single rounds",
     )
 
@@ -321,15 +321,15 @@ def _check_labels(policy: Policy, world: World) -> None:
     by_answer, by_right = copy.deepcopy(policy), copy.deepcopy(policy)
     for t in range(ROUNDS):
         answer, right = int(world.labels[t]), world.right[t].tolist()
-        one, other = _finished(by_answer, world, t), _finished(by_right, world, t)
+        first, second = _finished(by_answer, world, t), _finished(by_right, world, t)
         if not policy.learns_from_labels:
-            _check_that_a_label_changes_nothing(by_answer, one, answer, world)
+            _check_that_a_label_changes_nothing(by_answer, first, answer, world)
             return
         with _calling("label(round, answer)"):
-            by_answer.label(one, answer)
+            by_answer.label(first, answer)
         with _calling("label(round, right=…)"):
-            by_right.label(other, right=right[: len(other.outputs)])
-    text = "a label given as the answer must teach the same as one given by right="
+            by_right.label(second, right=right[: len(second.outputs)])
+    text = "label(round, answer) must learn the same as label(round, right=…)"
     _expect_same(by_answer, by_right, world, text)
 
 
@@ -342,13 +342,15 @@ def _check_that_a_label_changes_nothing(
             policy.label(done, answer)
     except LabelsNotSupportedError:
         same = _stops(copy.deepcopy(policy), world) == before
-        _expect(same, "a label that is not supported must change nothing")
+        _expect(same, "an unsupported label must change nothing")
         return
-    raise PolicyCheckError("label must raise LabelsNotSupportedError unless learn_label is there")
+    raise PolicyCheckError(
+        "label must raise LabelsNotSupportedError unless learn_label is implemented"
+    )
 
 
 def _finished(policy: Policy, world: World, t: int) -> RoundInProgress:
-    """Let a policy play a round step by step, and learn it."""
+    """Play and learn a round step by step."""
     with _calling("start, next, give and learn"):
         current = policy.start(world.contexts[t])
         while (arm := current.next()) is not None:
@@ -362,7 +364,7 @@ def _check_saving(policy: Policy, world: World) -> None:
     saves = kind.state is not Policy.state
     _expect(
         saves == (kind.restore is not Policy.restore),
-        "implement both of state and restore, or neither",
+        "implement both state and restore, or neither",
     )
     if not saves:
         return
@@ -370,27 +372,27 @@ def _check_saving(policy: Policy, world: World) -> None:
     with _calling("state"):
         arrays = policy.state()
     for name, array in arrays.items():
-        given: Any = array
-        if not isinstance(given, np.ndarray):
+        value: Any = array
+        if not isinstance(value, np.ndarray):
             raise PolicyCheckError(
-                f"state must return arrays by name, got {type(given).__name__} for {name!r}"
+                f"state must return arrays by name, got {type(value).__name__} for {name!r}"
             )
         stored = array.dtype.newbyteorder("<").str
         _expect(
             stored in DTYPES,
             f"state()[{name!r}] must be of type float64, int64, int32 or uint8, got {array.dtype}",
         )
-    kept = {name: array.copy() for name, array in arrays.items()}
-    again = _untrained(policy)
+    saved = {name: array.copy() for name, array in arrays.items()}
+    restored = _untrained(policy)
     with _calling("restore"):
-        again.restore({name: array.copy() for name, array in arrays.items()})
-    text = "restore(state()) must continue the policy"
-    _expect_same(policy, again, world, text)
-    _expect(_play(policy, world) == _play(again, world), text)
-    _expect_same(policy, again, world, text)
+        restored.restore({name: array.copy() for name, array in arrays.items()})
+    text = "restore(state()) must restore the policy"
+    _expect_same(policy, restored, world, text)
+    _expect(_play(policy, world) == _play(restored, world), text)
+    _expect_same(policy, restored, world, text)
     _expect(
-        all(_equal(array, kept[name]) for name, array in arrays.items()),
-        "state must return copies: its arrays changed when the policy learned",
+        all(_equal(array, saved[name]) for name, array in arrays.items()),
+        "state must return copies, but its arrays changed when the policy learned",
     )
     untrained = _untrained(policy)
     before = _stops(copy.deepcopy(untrained), world)
@@ -399,26 +401,26 @@ def _check_saving(policy: Policy, world: World) -> None:
     except (LookupError, TypeError, ValueError):
         pass
     else:
-        raise PolicyCheckError("restore must raise ValueError for a state that does not fit, as {}")
-    _expect(_stops(untrained, world) == before, "a restore that fails must change nothing")
+        raise PolicyCheckError("restore must raise ValueError for an invalid state such as {}")
+    _expect(_stops(untrained, world) == before, "a failed restore must change nothing")
 
 
 def _untrained(policy: Policy) -> Policy:
     """Return a new policy with the same parameters."""
     with _calling("parameters"):
         parameters: dict[str, Any] = policy.parameters()
-    with _calling("writing parameters() to a file"):
+    with _calling("saving parameters()"):
         msgspec.msgpack.encode(parameters)
     if policy.features is not None:
         assignment, dim = policy.features.assignment, policy.features.initial_dim
         parameters = {**parameters, "features": assignment, "context_dim": dim}
     with _calling(f"{type(policy).__name__}(cascade, **parameters())"):
-        again = type(policy)(policy.cascade, **parameters)
+        untrained = type(policy)(policy.cascade, **parameters)
     _expect(
-        repr(again.parameters()) == repr(policy.parameters()),
-        "a policy made of parameters() must have the same parameters",
+        repr(untrained.parameters()) == repr(policy.parameters()),
+        "a policy created from parameters() must have the same parameters",
     )
-    return again
+    return untrained
 
 
 # -- helpers ----------------------------------------------------------------------------------
@@ -431,31 +433,31 @@ def _world(policy: Policy, contexts: ArrayLike | None) -> World:
     return World(_contexts(policy, contexts, rng), labels[:, None] ^ wrong, labels)
 
 
-def _contexts(policy: Policy, given: ArrayLike | None, rng: np.random.Generator) -> NDArray[Any]:
+def _contexts(policy: Policy, contexts: ArrayLike | None, rng: np.random.Generator) -> NDArray[Any]:
     if not policy.uses_context:
         return np.full(ROUNDS, None, dtype=np.object_)
-    if given is not None:
-        table = np.asarray(given, dtype=np.float64)
+    if contexts is not None:
+        table = np.asarray(contexts, dtype=np.float64)
         if table.ndim != 2 or not len(table):
             raise InvalidContextError(f"contexts must be a table, got shape {table.shape}")
         return table[np.arange(ROUNDS) % len(table)]
     if policy.features is None:
         raise InvalidParameterError(
-            f"{type(policy).__name__} has no features that say what a context is: pass contexts=, "
-            "some valid contexts"
+            f"{type(policy).__name__} has no features to draw contexts for; pass contexts= with "
+            "valid contexts"
         )
     table = rng.uniform(-1, 1, (ROUNDS, policy.features.context_dim))
     try:
         policy.features.rows(table)
     except InvalidContextError as error:
         raise InvalidParameterError(
-            f"contexts in [−1, 1] are not valid for these features ({error}): pass contexts="
+            f"contexts in [−1, 1] are invalid for these features ({error}); pass contexts="
         ) from error
     return table
 
 
 def _recorded(policy: Policy, world: World) -> RecordedRounds:
-    """Return the rounds as a record in which some arms did not answer, or failed."""
+    """Return the rounds as a record in which some arms did not run or failed."""
     rng, n_arms = np.random.default_rng(1), policy.cascade.n_arms
     labelled = policy.asks_for_labels
     return RecordedRounds(
@@ -469,30 +471,30 @@ def _recorded(policy: Policy, world: World) -> RecordedRounds:
 
 
 @contextmanager
-def _calling(what: str, *expected: type[Exception]) -> Generator[None]:
-    """Raise PolicyCheckError if a call raises anything but expected errors."""
+def _calling(call: str, *expected: type[Exception]) -> Generator[None]:
+    """Raise PolicyCheckError if a call raises an unexpected error."""
     try:
         yield
     except (PolicyCheckError, *expected):
         raise
     except Exception as error:
-        raise PolicyCheckError(f"{what} raised {type(error).__name__}: {error}") from error
+        raise PolicyCheckError(f"{call} raised {type(error).__name__}: {error}") from error
 
 
-def _expect(holds: bool, text: str) -> None:
-    if not holds:
-        raise PolicyCheckError(text)
+def _expect(condition: bool, message: str) -> None:
+    if not condition:
+        raise PolicyCheckError(message)
 
 
-def _expect_same(one: Policy, other: Policy, world: World, text: str) -> None:
-    """Raise if two policies have learned different things."""
-    if type(one).state is not Policy.state:
+def _expect_same(first: Policy, second: Policy, world: World, message: str) -> None:
+    """Raise if two policies have learned differently."""
+    if type(first).state is not Policy.state:
         with _calling("state"):
-            states = one.state(), other.state()
+            states = first.state(), second.state()
         names = sorted(states[0].keys() | states[1].keys())
         different = [n for n in names if not _equal(states[0].get(n), states[1].get(n))]
-        _expect(not different, f"{text}; different in state: {', '.join(different)}")
-    _expect(_stops(copy.deepcopy(one), world) == _stops(copy.deepcopy(other), world), text)
+        _expect(not different, f"{message}; state differs in {', '.join(different)}")
+    _expect(_stops(copy.deepcopy(first), world) == _stops(copy.deepcopy(second), world), message)
 
 
 def _decide(policy: Policy, x: Any) -> Decision:
@@ -501,7 +503,7 @@ def _decide(policy: Policy, x: Any) -> Decision:
     if not isinstance(decision, Decision):
         raise PolicyCheckError(
             f"decide must return a Decision, got {type(decision).__name__}; "
-            "self.cascade.decision(stop) builds one"
+            "use self.cascade.decision(stop)"
         )
     return decision
 
@@ -526,19 +528,19 @@ def _checked_request(policy: Policy, request: object, name: str) -> LabelRequest
         )
     _expect(
         policy.asks_for_labels,
-        f"{name} returned a LabelRequest, but asks_for_labels is False: define it",
+        f"{name} returned a LabelRequest, but asks_for_labels is False; override it",
     )
     return request
 
 
 def _learn_round(policy: Policy, world: World, t: int, decision: Decision) -> None:
-    """Let a policy observe a round, and learn its label if it asks for it."""
+    """Let a policy observe a round, and learn its label if requested."""
     stop, rule_stop = decision.stop, decision.rule_stop
     x, outputs = world.contexts[t], world.outputs[t, : stop + 1].tolist()
     explored = rule_stop if rule_stop < stop else None
     with _calling("learn"):
-        found: object = policy.observe(x, outputs, rule_stop=explored)
-    request = _checked_request(policy, found, "learn")
+        result: object = policy.observe(x, outputs, rule_stop=explored)
+    request = _checked_request(policy, result, "learn")
     if request is not None:
         observation = observation_of(x, outputs, policy.cascade.n_arms, rule_stop)
         right = tuple(world.right[t, : stop + 1].tolist())
@@ -567,9 +569,9 @@ def _stops(policy: Policy, world: World) -> list[tuple[int, int]]:
 
 
 def _data(policy: Policy) -> dict[str, Any]:
-    """Return copies of the attributes that are numbers in arrays, or plain floats.
+    """Return copies of the attributes that are arrays or floats.
 
-    Randomness may change when a policy decides: it is in a generator, or in an integer that counts.
+    Generators and integer counters are omitted, since decisions may change them.
     """
     kinds: tuple[type[Any], ...] = (np.ndarray, float)
     attributes: dict[str, Any] = vars(policy)
@@ -577,7 +579,7 @@ def _data(policy: Policy) -> dict[str, Any]:
     return {name: copy.deepcopy(attributes[name]) for name in names}
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if one is None or other is None:
-        return one is other
-    return np.array_equal(one, other, equal_nan=np.asarray(one).dtype.kind == "f")
+def _equal(first: Any, second: Any) -> bool:
+    if first is None or second is None:
+        return first is second
+    return np.array_equal(first, second, equal_nan=np.asarray(first).dtype.kind == "f")

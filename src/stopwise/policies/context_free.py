@@ -1,4 +1,4 @@
-"""Policies without contexts: their base class, and the earlier USS-UCB and USS-TS."""
+"""Policies without contexts: USS-UCB, USS-TS and their base classes."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from stopwise.records import Decision, Observation, PairEvidence, RecordedRounds
 
 
 class ContextFreePolicy(Policy):
-    """A policy that uses no context; it only counts rounds, unless a subclass does more.
+    """Base class of policies that ignore the context.
 
-    Subclasses play all rounds at once (`_stops`) beside the single `decide`.
+    Subclasses implement `decide` for a single round and `_stops` for a batch.
     """
 
     uses_context: ClassVar[bool] = False
@@ -37,18 +37,18 @@ class ContextFreePolicy(Policy):
 
     @property
     def engine(self) -> "CountingEngine":
-        """What plays complete rounds in one call."""
+        """The batch engine."""
         return CountingEngine(self)
 
     def play_all(self, differ: Disagreements) -> Ints:
-        """Play complete rounds in order and learn them; return their stops."""
+        """Play complete rounds in order, learn from them, and return their stops."""
         stops = self._stops(differ)
         self._rounds += len(differ)
         return stops
 
     @abstractmethod
     def _stops(self, differ: Disagreements) -> Ints:
-        """Play rounds in order: return their stops, learn all but the number of rounds."""
+        """Play rounds in order and return their stops; learn, but do not count the rounds."""
 
     def learn(self, observation: Observation) -> None:
         """Count a round."""
@@ -62,12 +62,12 @@ class ContextFreePolicy(Policy):
         return {"rounds": np.array([self._rounds], dtype=np.int64)}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from what `state` returned; if it does not fit, ValueError and no change."""
-        self._rounds = counted(state, "rounds")
+        """Restore `state`; raise ValueError and change nothing if it is invalid."""
+        self._rounds = saved_count(state, "rounds")
 
 
 class CountingEngine(BatchEngine):
-    """Plays complete rounds of a policy without contexts in one call, others one by one."""
+    """Play complete rounds in one call, and incomplete ones one by one."""
 
     def __init__(self, policy: ContextFreePolicy) -> None:
         super().__init__(policy)
@@ -82,19 +82,19 @@ class CountingEngine(BatchEngine):
         return stops
 
 
-def counted(state: Mapping[str, NDArray[Any]], name: str) -> int:
-    """Return a number of a saved state; ValueError if it is impossible."""
-    numbers = state[name]
-    if numbers.dtype != np.int64 or numbers.shape != (1,) or numbers[0] < 0:
-        raise ValueError(f"its number of {name} is impossible")
-    return int(numbers[0])
+def saved_count(state: Mapping[str, NDArray[Any]], name: str) -> int:
+    """Return a count from a saved state; raise ValueError if it is invalid."""
+    array = state[name]
+    if array.dtype != np.int64 or array.shape != (1,) or array[0] < 0:
+        raise ValueError(f"invalid number of {name}")
+    return int(array[0])
 
 
 class PairCounts(ContextFreePolicy):
-    """Counts, for every pair, how often it was revealed and how often it disagreed.
+    """Base class of policies that count, for every pair, observations and disagreements.
 
-    The stopping test is that of USS-PD, with an upper value per pair computed from its counts.
-    ``strength`` is the constant of USS-UCB; None draws from a Beta distribution instead.
+    The stopping test is that of USS-PD, with an upper bound per pair from its counts. ``strength``
+    is the constant of USS-UCB; None draws from a Beta distribution instead (USS-TS).
     """
 
     def __init__(self, cascade: Cascade, strength: float | None = None, seed: int = 0) -> None:
@@ -109,12 +109,12 @@ class PairCounts(ContextFreePolicy):
         return self._counts.rounds
 
     def decide(self, x: ArrayLike | None) -> Decision:
-        """Return how deep to go; the context is not used."""
-        stop, note = self._counts.decide(self._strength)
-        return Decision(stop, self.cascade.names[stop], self._costs[stop], self._explain, note)
+        """Return how deep to go; the context is ignored."""
+        stop, trace = self._counts.decide(self._strength)
+        return Decision(stop, self.cascade.names[stop], self._costs[stop], self._explain, trace)
 
     def _explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
-        """Return the comparisons that a decision of this policy rested on."""
+        """Return the comparisons behind a decision."""
         if decision.trace is None:
             return ()
         gaps = self.cascade.gaps
@@ -126,16 +126,16 @@ class PairCounts(ContextFreePolicy):
         )
 
     def disagreement(self) -> Floats:
-        """Return p̂_ij, the share of disagreements (NaN where a pair was never revealed)."""
+        """Return p̂_ij, the share of disagreements (NaN for pairs that were never observed)."""
         state = self.state()
         with np.errstate(invalid="ignore"):
             return state["disagreed"] / state["n"]
 
     def learn(self, observation: Observation) -> None:
-        """Count which pairs were revealed, and which of them disagreed."""
+        """Count the observed pairs, and the disagreements among them."""
         stop, differ = observation.stop, observation.differ
-        revealed = [j <= stop and bool(differ[i, j]) for i, j in self.cascade.pairs()]
-        self._counts.learn(stop, np.array(revealed, dtype=np.uint8))
+        disagreed = [j <= stop and bool(differ[i, j]) for i, j in self.cascade.pairs()]
+        self._counts.learn(stop, np.array(disagreed, dtype=np.uint8))
 
     def _stops(self, differ: Disagreements) -> Ints:
         stops = np.empty(len(differ), dtype=np.int64)
@@ -143,7 +143,7 @@ class PairCounts(ContextFreePolicy):
         return stops
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return what was learned and the random state, as arrays by name."""
+        """Return the counts and the random state as arrays by name."""
         rounds, revealed, disagreed, random = self._counts.state()
         return {
             "rounds": np.array([rounds], dtype=np.int64),
@@ -153,21 +153,21 @@ class PairCounts(ContextFreePolicy):
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from what `state` returned; if it does not fit, ValueError and no change."""
+        """Restore `state`; raise ValueError and change nothing if it is invalid."""
         n_arms = self.cascade.n_arms
         shapes = {"rounds": (1,), "n": (n_arms,), "disagreed": (n_arms, n_arms), "random": (4,)}
         for name, shape in shapes.items():
             if state[name].dtype != np.int64 or state[name].shape != shape:
                 raise ValueError(f"{name} is {state[name].dtype}{state[name].shape}")
         rounds, n, disagreed, random = (state[name] for name in shapes)
-        possible = (
+        valid = (
             (np.diff(np.concatenate([rounds, n, [0]])) <= 0).all()  # deeper arms run less often
             and ((disagreed >= 0) & (disagreed <= n)).all()
             and not np.tril(disagreed).any()
             and random.any()
         )
-        if not possible:
-            raise ValueError("its counts contradict each other")
+        if not valid:
+            raise ValueError("the counts are inconsistent")
         above = disagreed[np.triu_indices(n_arms, 1)].tolist()
         self._counts.restore(int(rounds[0]), n.tolist(), above, random.view(np.uint64).tolist())
 
@@ -189,7 +189,7 @@ class USSUCB(PairCounts):
         stop at the first arm i with  C_j − C_i > index_ij  for all j > i
 
     t is the number of this round, from 1; n_j counts the rounds that revealed arm j (∞ bonus
-    while it is 0). ``a`` > 0 is the strength of exploration; 0.5 is the constant of Hoeffding's
+    while it is 0). ``a`` > 0 is the strength of exploration; 0.5 is the constant in Hoeffding's
     inequality.
 
     Examples
@@ -218,7 +218,7 @@ class USSTS(PairCounts):
         stop at the first arm i with  C_j − C_i > q_ij  for all j > i
 
     Every decision draws all pairs i < j in the order of ``cascade.pairs()``, wherever it stops,
-    from the policy's own random stream, of ``seed``.
+    from the policy's own random stream, which starts from ``seed``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Create a policy by its name, or from a file."""
+"""Create a policy by name, or load it from a file."""
 
 import os
 from pathlib import Path
@@ -13,10 +13,10 @@ from stopwise.policies.registry import policy_class, takes
 
 
 def make(name: str, cascade: Cascade, **parameters: Any) -> Policy:
-    """Create a policy by its name, such as "uss-pd" (see ``POLICIES``).
+    """Create a policy by name, such as "uss-pd" (see ``POLICIES``).
 
-    ``features``, ``context_dim`` and ``reveals`` may be given to any; a policy whose constructor
-    does not take them goes without.
+    ``features``, ``context_dim`` and ``reveals`` are ignored by policies whose constructors do not
+    take them.
 
     Examples
     --------
@@ -34,11 +34,11 @@ def load(
     cascade: Cascade | None = None,
     features: FeaturesLike | None = None,
 ) -> Policy:
-    """Read a policy back; it continues where it was saved, bit for bit.
+    """Load a saved policy, which continues bit for bit.
 
-    Loading is refused if the ``cascade`` that you are about to use differs from the one saved.
-    ``features`` are needed if the policy used a feature map of your own, whose code is not saved;
-    otherwise they are checked against the saved description.
+    Raises `CascadeMismatchError` if ``cascade`` differs from the saved one. ``features`` are
+    required if the policy used a custom feature map, whose code is not saved; otherwise they are
+    compared with the saved description.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Labels of finished rounds: the right answer, or which arms were right."""
+"""Labels of finished rounds."""
 
 from collections.abc import Hashable, Sequence
 from typing import TypeAlias, cast
@@ -22,9 +22,9 @@ def label_of(
     right: Right | None,
     n_arms: int,
 ) -> Label | None:
-    """Return the label of a round, checked; None if none of its arms answered.
+    """Return the validated label of a round, or None if none of its arms answered.
 
-    It is given as the ``answer``, which is compared with the outputs, or as ``right``.
+    Pass the right ``answer``, which is compared with the outputs, or ``right``.
 
     Examples
     --------
@@ -38,14 +38,14 @@ def label_of(
     if (answer is None) == (right is None):
         number = "neither" if right is None else "both"
         raise InvalidOutputsError(
-            "a label is either the right answer or right=[True, False, …], whether each arm that "
+            "pass either the right answer or right=[True, False, …], whether each arm that "
             f"answered was right; got {number}"
         )
     if isinstance(done, Observation):
         if right is None:
             raise InvalidOutputsError(
-                "an Observation has no outputs to compare the answer with: pass right=[True, "
-                "False, …], whether each arm that answered was right"
+                "an Observation has no outputs to compare an answer with; pass right=[True, False, "
+                "…], whether each arm that answered was right"
             )
         return Label(done, _checked_right(right, done.stop + 1))
     outputs = list(done.outputs)
@@ -62,7 +62,7 @@ def observation_of(
     n_arms: int,
     rule_stop: int | None = None,
 ) -> Observation:
-    """Return what a round showed whose arms gave these outputs; ``rule_stop`` is its stop if None.
+    """Return the observation of a round; ``rule_stop`` defaults to its stop.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def observation_of(
 def recorded_observation(
     rounds: RecordedRounds, t: int, stop: int, rule_stop: int, n_arms: int
 ) -> Observation:
-    """Return what a recorded round shows if it ends at ``stop``."""
+    """Return the observation of a recorded round that ends at ``stop``."""
     differ = square(rounds.differ[t] > 0, n_arms)[: stop + 1, : stop + 1]
     return Observation(rounds.contexts[t], stop, rule_stop, differ)
 
@@ -91,7 +91,7 @@ def recorded_label(
     request: LabelRequest | None,
     n_arms: int,
 ) -> Label | None:
-    """Return the label of a recorded round that ends at ``stop``; None if it is not known."""
+    """Return the label of a recorded round that ends at ``stop``, or None if it has none."""
     if rounds.right is None or rounds.labelled is None or not rounds.labelled[t]:
         return None
     observation = recorded_observation(rounds, t, stop, rule_stop, n_arms)
@@ -99,13 +99,13 @@ def recorded_label(
 
 
 def check_label(label: Label, n_arms: int) -> None:
-    """Refuse a label that does not fit its round, or a round that does not fit the cascade."""
+    """Raise if a label does not fit its round, or the round does not fit the cascade."""
     check_observation(label.observation, n_arms)
     _checked_right(label.right, label.observation.stop + 1)
 
 
 def check_observation(observation: Observation, n_arms: int) -> None:
-    """Refuse a round that does not fit the cascade."""
+    """Raise if a round does not fit the cascade."""
     stop = checked_stop(observation.stop, n_arms)
     checked_stop(observation.rule_stop, n_arms, "rule_stop")
     shape = np.shape(observation.differ)
@@ -119,13 +119,13 @@ def check_observation(observation: Observation, n_arms: int) -> None:
 def _equal_to(answer: Hashable, outputs: Sequence[Hashable]) -> tuple[bool, ...]:
     if not comparable(answer):
         raise InvalidOutputsError(
-            f"the label of a round is a value like its outputs, not {short_repr(answer)}"
+            f"a label must be a hashable value like the outputs, got {short_repr(answer)}"
         )
     return tuple(bool(output == answer) for output in outputs)
 
 
 def _checked_right(right: object, n: int) -> tuple[bool, ...]:
-    """Return whether each of n arms was right; callers may have no types."""
+    """Return ``right`` as booleans; validate types at run time for untyped callers."""
     values = list(cast(Sequence[object], right)) if np.iterable(right) else None
     if values is None or len(values) != n:
         raise InvalidOutputsError(

@@ -1,4 +1,4 @@
-"""The options that pairwise policies share."""
+"""Options shared by pairwise policies."""
 
 import warnings
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ from stopwise.checks import checked_seed, integer, real, size_in_bytes
 from stopwise.errors import InvalidParameterError, WideFeaturesWarning
 from stopwise.features import BoundFeatures, FeaturesLike, Standard, bind, stages_of
 
-SMALLEST_RIDGE = 1e-9  # with 10⁶ rounds, H is then still positive definite in double precision
-MOST_FORCED = (1 << 53) - 1  # forced rounds: a double holds them exactly
-EXPLORED = 0.06  # heuristic, by simulation: of rounds that explore at the beginning, if needed
-COUNTED = 4096  # distinct rows for each stop that the engine counts, whatever the memory
-MOST_FITTED = 66  # features of a `Standard` map of degree 2, at most
-WIDE = 250  # heuristic: features from which a round costs more than some 10 ms (docs/features.md)
+SMALLEST_RIDGE = 1e-9  # keeps H positive definite in double precision after 10⁶ rounds
+MOST_FORCED = (1 << 53) - 1  # exact as a double
+EXPLORED = 0.06  # default initial share of rounds that explore (heuristic, by simulation)
+COUNTED = 4096  # distinct rows per stop that the engine counts regardless of `memory`
+MOST_FITTED = 66  # maximum number of features of a `Standard` map of degree 2
+WIDE = 250  # features from which a round takes more than about 10 ms (docs/features.md)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of a pairwise policy, checked (see `USSPD` for what they mean)."""
+    """Validated options of a pairwise policy, documented at `USSPD`."""
 
     features: FeaturesLike | None = None
     context_dim: int | None = None
@@ -58,57 +58,61 @@ class Options:
 
     def _check_combinations(self) -> None:
         if self.half_life is not None and self.memory is not None:
-            raise InvalidParameterError("give half_life or memory: a half-life bounds memory, too")
+            raise InvalidParameterError(
+                "half_life and memory cannot be combined; a half-life also bounds memory"
+            )
         if self.half_life is not None and self.forced_rounds == "auto":
             raise InvalidParameterError(
-                'forced_rounds="auto" may never end with a half_life, which keeps V from growing; '
-                "give a number"
+                'forced_rounds="auto" cannot be combined with half_life, because V may never grow '
+                "enough; pass a number"
             )
         if self.transitive and self.reveals is not None:
             raise InvalidParameterError(
-                "transitive=True needs the complete context from the start; stages reveal it here"
+                "transitive=True cannot be combined with reveals=, because it needs the complete "
+                "context from the start"
             )
         if self.answers is not None and self.reveals is None:
             raise InvalidParameterError(
-                "answers= says whether stages show which answers agree, in a round that is decided "
-                "arm by arm: give reveals=, what each stage adds to the context (0 if nothing)"
+                "answers= requires reveals=, the number of values that each stage adds to the "
+                "context (0 for none)"
             )
 
     def bound_features(self, cascade: Cascade) -> BoundFeatures:
-        """Return the features, joined to a cascade."""
+        """Return the feature maps, bound to a cascade."""
         features = Standard() if self.features is None else self.features
         stages = stages_of(self.reveals, self.answers, cascade.n_arms)
         context_dim = self.context_dim
         if context_dim is None:
             if self.reveals is None:
                 raise InvalidParameterError(
-                    "give the number of values in a context: context_dim=8, for instance"
+                    "context_dim is required: the number of values in a context, for example "
+                    "context_dim=8"
                 )
             context_dim = 0
         bound = bind(features, context_dim, cascade.n_arms, stages)
         if (wide := bound.n_features) > WIDE:
             warnings.warn(
-                f"{wide:,} features are many: once there are as many rounds as features, a round "
-                f"costs about {35 * (wide / 384) ** 3:,.0f} ms, growing with the cube. Use fewer: "
-                "a lower degree, Polynomial.independent(X), or a projection to 50 or so",
+                f"{wide:,} features make rounds slow: about {35 * (wide / 384) ** 3:,.0f} ms each "
+                "once there are as many rounds as features, growing with the cube. Use a lower "
+                "degree, Polynomial.independent(X), or a projection to about 50 features",
                 WideFeaturesWarning,
                 stacklevel=4,
             )
         return bound
 
     def explored(self, always: bool) -> float:
-        """Return the share of rounds that explore at the beginning."""
+        """Return the initial share of rounds that explore."""
         if self.explore is not None:
             return self.explore
         return EXPLORED if always or self.labels or self.reveals is not None else 0.0
 
     def most_rows(self, features: BoundFeatures, n_pairs: int) -> int | None:
-        """Return how many rows of features may be stored one by one; None for all."""
+        """Return how many rows of features may be stored one by one, or None for all."""
         if self.memory is None:
             return None
         assert isinstance(self.memory, int)
         width = features.width
-        if features.self_scaling:  # as wide as they may become
+        if features.self_scaling:  # they may become wider
             width = max(width, MOST_FITTED * len(features.maps))
         row, counted = 8 * width + n_pairs / 8, 8 * width + 4 * n_pairs + 48
         least = COUNTED * features.n_arms * counted + 1024 * row

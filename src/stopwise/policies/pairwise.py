@@ -1,7 +1,6 @@
-"""The policies over the engine: a rule plus options.
+"""Base class of policies that run in the engine: a rule plus options.
 
-The engine owns everything that learning changes. Here is what it is created with, what goes in
-and what comes out.
+The engine owns all learned state.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -35,16 +34,16 @@ from stopwise.records import (
     RecordedRounds,
 )
 
-Found = TypeVar("Found")
+Estimate = TypeVar("Estimate")
 
-MAX_CODED = 1024  # combinations of outputs whose codes are stored; classifiers have few
-TEXT = (str, bytes)  # which are no sequences of outputs
+MAX_CODED = 1024  # cached combinations of outputs; classifiers have few
+TEXT = (str, bytes)  # iterable, but not sequences of outputs
 
 
 class PairwisePolicy(Policy):
     """A policy that models, for each pair of arms, whether they disagree.
 
-    `USSLaplace`, `USSPD` and the others choose the rule. What they have learned is in the engine.
+    Subclasses such as `USSLaplace` and `USSPD` choose the rule.
     """
 
     def __init__(self, cascade: Cascade, rule: Rule, options: Options) -> None:
@@ -54,10 +53,11 @@ class PairwisePolicy(Policy):
         self.rule = rule
         self.options = options
         self._configured = options.bound_features(cascade)
-        self._gives_rows = not self._configured.native_maps.complete  # a function computes features
+        # Features that a Python function computes are passed to the engine as rows.
+        self._passes_rows = not self._configured.native_maps.complete
         self._learner = self._new_learner()
-        self._fitted = 0, self._configured  # how often features were fitted, and the features
-        self._codes: dict[Hashable, tuple[int, int]] = {}  # of outputs observed before
+        self._fitted = 0, self._configured  # number of fits, fitted features
+        self._codes: dict[Hashable, tuple[int, int]] = {}  # cache of encoded outputs
         self._names, self._costs = cascade.names, cascade.cumulative.tolist()
         self._on_change: Callable[[Change], object] | None = None
 
@@ -81,7 +81,7 @@ class PairwisePolicy(Policy):
 
     @property
     def features(self) -> BoundFeatures:  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
-        """The feature maps, fitted as far as the policy has fitted them."""
+        """The feature maps, with the latest scaling."""
         fits, features = self._fitted
         if fits != self._learner.fits:
             fits, maps = self._learner.fitted_maps()
@@ -91,17 +91,17 @@ class PairwisePolicy(Policy):
 
     @property
     def reveals(self) -> tuple[int, ...] | None:
-        """How many numbers each arm but the last adds; None if the context is complete at once."""
+        """Number of values that each arm but the last adds; None without ``reveals``."""
         return None if self._configured.stages is None else self._configured.stages.reveals
 
     # -- one round --------------------------------------------------------------------------------
 
     def decide(self, x: ArrayLike | None) -> Decision:
         """Return how deep to go for context ``x``; learns nothing."""
-        trace = None if self._gives_rows else self._learner.decide(x)
-        if trace is None:  # another form of context, a function for features, or an invalid context
+        trace = None if self._passes_rows else self._learner.decide(x)
+        if trace is None:  # not a plain array, or invalid
             trace = self._learner.decide(self._configured.engine_input(x))
-            assert trace is not None  # it is valid
+            assert trace is not None  # the context is valid
         return self._decided(trace.stop, trace.rule_stop, trace)
 
     def _decided(self, stop: int, rule_stop: int, trace: native.Trace) -> Decision:
@@ -122,11 +122,11 @@ class PairwisePolicy(Policy):
             n, codes = validation.encode_outputs(outputs, n_arms)
             if len(self._codes) < MAX_CODED:
                 self._codes[outputs] = n, codes
-        ruled = n - 1 if rule_stop is None else validation.checked_stop(rule_stop, n_arms)
-        learned = None if self._gives_rows else self._learner.observe(x, n, ruled, codes)
+        stop = n - 1 if rule_stop is None else validation.checked_stop(rule_stop, n_arms)
+        learned = None if self._passes_rows else self._learner.observe(x, n, stop, codes)
         if learned is None:
-            known = self._known(x, n, self._listed(validation.differing(codes, n)))
-            learned = self._learner.observe(known, n, ruled, codes)
+            context = self._engine_context(x, n, self._pair_bits(validation.differing(codes, n)))
+            learned = self._learner.observe(context, n, stop, codes)
             assert learned is not None  # the context is valid
         return self._result(learned)
 
@@ -134,17 +134,17 @@ class PairwisePolicy(Policy):
         """Learn which arms of a round disagreed; return a request for the label."""
         check_observation(observation, self.cascade.n_arms)
         stop, rule_stop = observation.stop, observation.rule_stop
-        answers = self._listed(np.asarray(observation.differ, dtype=np.bool_))
-        known = self._known(observation.context, stop + 1, answers)
-        learned = self._learner.observe_answers(known, stop, rule_stop, answers)
+        differ = self._pair_bits(np.asarray(observation.differ, dtype=np.bool_))
+        context = self._engine_context(observation.context, stop + 1, differ)
+        learned = self._learner.observe_answers(context, stop, rule_stop, differ)
         assert learned is not None  # the context is valid
         return self._result(learned)
 
     def learn_label(self, label: Label) -> None:
         """Learn which arms of a finished round were right (see `Policy.label`).
 
-        Where arms i < j disagree, labels estimate the gain g_ij(x) of going on: how much more often
-        j is right there than i. Going on then corrects p_ij·g_ij, and the rule becomes
+        Where arms i < j disagree, labels estimate the gain g_ij(x) of continuing: how much more
+        often j is right there than i. Continuing then corrects p_ij·g_ij, and the rule becomes
         C_j − C_i > UCB(p_ij)·UCB(g_ij).
         """
         if not self.rule.takes_labels:
@@ -152,29 +152,29 @@ class PairwisePolicy(Policy):
         check_label(label, self.cascade.n_arms)
         observation, request = label.observation, validation.checked_request(label.request)
         n = observation.stop + 1
-        differ = self._listed(np.asarray(observation.differ, dtype=np.bool_)[:n, :n])
+        differ = self._pair_bits(np.asarray(observation.differ, dtype=np.bool_)[:n, :n])
         right = np.array(label.right, dtype=np.uint8)
-        known = self._known(observation.context, n, differ)
-        self._learner.label(known, observation.rule_stop, right, differ, request)
+        context = self._engine_context(observation.context, n, differ)
+        self._learner.label(context, observation.rule_stop, right, differ, request)
 
     def start(self, x: ArrayLike | None = None) -> RoundInProgress:
         """Start a round that is decided step by step (see `Policy.start`)."""
         features = self._configured
         if features.stages is None:
-            given = features.engine_input(x)
-            context = flat_numbers(x)  # which `given` may be features of
+            engine_input = features.engine_input(x)  # the context, or its features
+            context = flat_numbers(x)
         else:
-            given = context = flat_numbers(x)
+            engine_input = context = flat_numbers(x)
             if len(context) != features.initial_dim:
                 raise InvalidContextError(
-                    f"a round starts with context_dim={features.initial_dim} numbers; these are "
+                    f"a round must start with context_dim={features.initial_dim} values, got "
                     f"{len(context)}"
                 )
-        steps = native.start_round(self._learner, given.tolist())
+        steps = native.start_round(self._learner, engine_input.tolist())
         return RoundInProgress(self._steps(context.tolist(), steps))
 
     def resume(self, state: Mapping[str, Any]) -> RoundInProgress:
-        """Resume a round from what its `RoundInProgress.state` returned."""
+        """Resume a round from `RoundInProgress.state`."""
         saved = state["steps"]
         trace = native.Trace.__new__(native.Trace)
         trace.__setstate__(saved["trace"])
@@ -187,7 +187,7 @@ class PairwisePolicy(Policy):
         )
 
     def _result(self, learned: native.Learned) -> LabelRequest | None:
-        """Report changes, and return the request for a label."""
+        """Report changes and return the label request."""
         request = learned.request
         if self._on_change is not None:
             self._report(learned.changes)
@@ -197,45 +197,45 @@ class PairwisePolicy(Policy):
         if self._on_change is None:
             return
         for change in changes:
-            found = (change.round, change.pair, change.before, change.after, change.noticed)
-            self._on_change(Change(*found))
+            fields = (change.round, change.pair, change.before, change.after, change.noticed)
+            self._on_change(Change(*fields))
 
-    def _known(self, x: ArrayLike | None, n: int, differ: Disagreements) -> Floats:
-        """Return what the engine takes of a round in which n arms ran, and these pairs differed."""
+    def _engine_context(self, x: ArrayLike | None, n: int, differ: Disagreements) -> Floats:
+        """Return the engine's input for a round in which n arms ran."""
         features = self._configured
         if features.stages is None:
             return features.engine_input(x)
-        known = flat_numbers(x)
-        if not features.dim_at(n - 1) <= len(known) <= features.context_dim:
+        values = flat_numbers(x)
+        if not features.dim_at(n - 1) <= len(values) <= features.context_dim:
             raise InvalidContextError(
-                f"a round in which {n} arms ran has a context of at least "
-                f"{features.dim_at(n - 1)} numbers; this has {len(known)}"
+                f"the context of a round in which {n} arms ran must have at least "
+                f"{features.dim_at(n - 1)} values, got {len(values)}"
             )
         context = np.zeros(features.context_dim)
-        context[: len(known)] = known
+        context[: len(values)] = values
         refused = self._learner.find_invalid(context[None], differ[None], np.array([n]))
         if refused is not None:
             features.raise_invalid(context, *refused[1:])
         return context
 
-    def _listed(self, differ: Bools) -> Disagreements:
-        """Return what differs, (n, n), in the order of the pairs; 0 for arms beyond."""
+    def _pair_bits(self, differ: Bools) -> Disagreements:
+        """Flatten an (n, n) table to the order of the pairs, with 0 for arms that did not run."""
         n = len(differ)
         pairs = self.cascade.pairs()
         return np.array([j < n and differ[i, j] for i, j in pairs], dtype=np.uint8)
 
     @property
     def engine(self) -> "PairwiseBatch":
-        """The batch engine: many rounds in one call."""
+        """The batch engine."""
         return PairwiseBatch(self, self._learner, self._configured, self._report)
 
-    # -- what was learned -------------------------------------------------------------------------
+    # -- learned state ----------------------------------------------------------------------------
 
     def watch(self, on_change: Callable[[Change], object]) -> None:
-        """Call a function when two arms begin to disagree more, or less (docs/drift.md).
+        """Register a callback for changes in how often two arms disagree (docs/drift.md).
 
-        It is called in the thread that lets the policy learn. A saved policy goes on watching once
-        it is loaded; register the callback again then.
+        It runs in the thread that lets the policy learn. Saving keeps the detector's state but not
+        the callback: register it again after loading.
 
         Examples
         --------
@@ -256,7 +256,7 @@ class PairwisePolicy(Policy):
 
     @property
     def asks_for_labels(self) -> bool:
-        """Whether rounds may want a label (`LabelRequest`)."""
+        """Whether rounds may have a `LabelRequest`."""
         return self.options.labels > 0
 
     @property
@@ -266,24 +266,24 @@ class PairwisePolicy(Policy):
 
     @property
     def labels(self) -> LabelCounts:
-        """How many labels were asked for, came and are missing (docs/labels.md)."""
+        """The numbers of requested, received and missing labels (docs/labels.md)."""
         learner = self._learner
         return LabelCounts(learner.asked, learner.labels, learner.missing, learner.fixed_depth)
 
     def theta(self, i: int, j: int) -> Floats:
-        """Return θ̂_ij, the exact estimate of a pair over everything observed so far."""
-        return _settled(self._learner.theta(self._pair(i, j)))
+        """Return θ̂_ij, the exact estimate of a pair from all observations so far."""
+        return _converged(self._learner.theta(self._pair(i, j)))
 
     def gram(self, i: int, j: int) -> tuple[Floats, Floats]:
-        """Return V_ij and its inverse, which is huge in directions never seen."""
+        """Return V_ij and its inverse, which is huge in unobserved directions."""
         return self._learner.gram(self._pair(i, j))
 
     def observations(self, i: int, j: int) -> int:
-        """Return n_ij, how many rounds revealed both arms of a pair."""
+        """Return n_ij, the number of rounds in which both arms of a pair ran."""
         return int(self._learner.observations(self._pair(i, j)))
 
     def radius(self, i: int, j: int) -> float:
-        """Return the rule's radius for a pair after what was observed: α, β_ij or z_t."""
+        """Return the rule's current radius for a pair: α, β_ij or z_t."""
         return self._learner.radius(self._pair(i, j))
 
     def _pair(self, i: int, j: int) -> int:
@@ -291,51 +291,51 @@ class PairwisePolicy(Policy):
         return self.cascade.pairs().index((i, j))
 
     def _explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
-        """Return the comparisons that a decision of this policy rested on."""
+        """Return the comparisons behind a decision."""
         if decision.trace is None:
             return ()
         exact = decision.exact_evidence
-        compared = _settled(self._learner.evidence(decision.trace, decision.rule_stop, exact))
-        return tuple(PairEvidence(*comparison) for comparison in compared)
+        evidence = _converged(self._learner.evidence(decision.trace, decision.rule_stop, exact))
+        return tuple(PairEvidence(*comparison) for comparison in evidence)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the learned state occupies."""
+        """Memory of the learned state in bytes."""
         return self._learner.nbytes
 
     @property
     def effort(self) -> dict[str, int]:
-        """The work done for exact decisions so far (docs/certificate.md).
+        """Counters of the work for exact decisions (docs/certificate.md).
 
-        ``passes`` over history, ``hessians`` computed and ``rows_visited`` in them, ``rows_stored``
-        now, and decisions ``settled`` without a certificate, normally none.
+        ``passes`` over the history, ``hessians`` computed and ``rows_visited`` for them,
+        ``rows_stored`` now, and decisions ``settled`` without a certificate, normally none.
         """
         return self._learner.effort
 
     # -- saving and copying -----------------------------------------------------------------------
 
     def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that create an equal, untrained policy, as plain values."""
+        """Return keyword arguments that create an equal, untrained policy, as plain values."""
         values = {**vars(self.rule), **vars(self.options)}
         names = signature(type(self)).parameters.keys() - NOT_PARAMETERS
         return {k: v for k, v in values.items() if k in names and v is not None}
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return what was learned as arrays by name."""
+        """Return the learned state as arrays by name."""
         return {"learner": np.frombuffer(self._learner.save(), dtype=np.uint8)}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from what `state` returned; if it does not fit, ValueError and no change."""
+        """Restore `state`; raise ValueError and change nothing if it is invalid."""
         learner = state["learner"]
         if learner.dtype != np.uint8 or learner.ndim != 1:
-            raise ValueError(f"learner is {learner.dtype}{learner.shape}, expected bytes")
+            raise ValueError(f"learner must be bytes, got {learner.dtype}{learner.shape}")
         self._learner.restore(learner.tobytes())
 
     def __repr__(self) -> str:
         return f"{super().__repr__()} after {self.rounds} rounds"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Omit the callback for changes, and outputs of users."""
+        """Omit the callback and the cached outputs, which may not be picklable."""
         return {**self.__dict__, "_learner": self._learner.save(), "_on_change": None, "_codes": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -345,7 +345,7 @@ class PairwisePolicy(Policy):
 
 
 class PairwiseBatch(BatchEngine):
-    """Plays many rounds of a pairwise policy in one call of the engine."""
+    """Play many rounds of a pairwise policy in one call of the engine."""
 
     def __init__(
         self,
@@ -362,30 +362,30 @@ class PairwiseBatch(BatchEngine):
 
     def run(self, record: RecordedRounds, progress: Progress) -> Ints:
         """Play rounds in order; return the stops."""
-        contexts = self._known(record)
+        contexts = self._engine_contexts(record)
         stops = np.empty(record.n, dtype=np.int64)
         differ, failed = np.ascontiguousarray(record.differ), _bytes(record.failed)
         right = labelled = None
         if self._asks and record.right is not None and record.labelled is not None:
             right, labelled = _bytes(record.right), _bytes(record.labelled)
         for start in range(0, record.n, CHUNK):
-            here = slice(start, min(start + CHUNK, record.n))
+            window = slice(start, min(start + CHUNK, record.n))
             changes = self._learner.run(
-                contexts[here],
-                differ[here],
-                record.answered[here],
-                failed[here],
-                None if right is None else right[here],
-                None if labelled is None else labelled[here],
-                stops[here],
+                contexts[window],
+                differ[window],
+                record.answered[window],
+                failed[window],
+                None if right is None else right[window],
+                None if labelled is None else labelled[window],
+                stops[window],
             )
             self._report(changes)
-            progress("rounds", here.stop, record.n)
+            progress("rounds", window.stop, record.n)
         return stops
 
     def observe(self, record: RecordedRounds, arms: Ints, rule_stops: Ints) -> None:
-        """Learn from the first ``arms`` of each round (0: nothing), deciding nothing."""
-        contexts, differ = self._known(record), np.ascontiguousarray(record.differ)
+        """Learn from the first ``arms`` of each round (0: skip it) without deciding."""
+        contexts, differ = self._engine_contexts(record), np.ascontiguousarray(record.differ)
         self._report(self._learner.learn(contexts, differ, arms, rule_stops))
 
     def decide(self, X: ArrayLike) -> tuple[Ints, Ints]:
@@ -396,9 +396,9 @@ class PairwiseBatch(BatchEngine):
         return stops, rule_stops
 
     def rule_stops(self, X: ArrayLike | RecordedRounds) -> Ints:
-        """Return where the rule stops for every row; draw nothing, except for the rule."""
+        """Return where the rule stops for every row; only randomised rules draw."""
         if isinstance(X, RecordedRounds):
-            contexts, differ, answered = self._known(X), X.differ, X.answered
+            contexts, differ, answered = self._engine_contexts(X), X.differ, X.answered
         else:
             contexts = self._features.engine_inputs(X)
             n_arms = self._features.n_arms
@@ -409,13 +409,13 @@ class PairwiseBatch(BatchEngine):
         return stops
 
     def explore(self, n: int) -> Bools:
-        """Draw which of n rounds go to the last arm at random."""
+        """Draw which of n rounds explore: go to the last arm, whatever the rule decides."""
         explored = np.zeros(n, dtype=np.uint8)
         self._learner.explore_many(explored)
         return explored.view(np.bool_)
 
-    def _known(self, record: RecordedRounds) -> Floats:
-        """Return what the engine takes of recorded rounds; refuse all before any is played."""
+    def _engine_contexts(self, record: RecordedRounds) -> Floats:
+        """Return the engine's input for recorded rounds; validate all before playing any."""
         features = self._features
         if not features.native_maps.complete:
             return features.engine_inputs(record.contexts)
@@ -431,11 +431,11 @@ def _bytes(values: Bools) -> Bytes:
     return np.ascontiguousarray(values).view(np.uint8)
 
 
-def _settled(estimate: Found | None) -> Found:
-    """Return an estimate, or raise: it does not converge."""
+def _converged(estimate: Estimate | None) -> Estimate:
+    """Return an estimate; raise if it did not converge."""
     if estimate is None:
         raise StopwiseError(
-            "this estimate has not converged: the data are so nearly separable that the ridge "
-            "is too small. Use a larger ridge"
+            "the estimate did not converge, because the data are nearly separable; use a larger "
+            "ridge"
         )
     return estimate

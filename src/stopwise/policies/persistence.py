@@ -1,11 +1,11 @@
-"""One file per policy: versioned, checked, no pickle.
+"""The file format of policies.
 
     8 bytes   b"STOPWISE"
     4 bytes   version of the format, little-endian
-    32 bytes  SHA-256 of all that follows
-    rest      msgpack: what the policy is, and its arrays as raw little-endian bytes
+    32 bytes  SHA-256 of the body
+    body      msgpack: the description of the policy, and its arrays as raw little-endian bytes
 
-Nothing in a file is ever executed, or used before the checksum and every shape have been verified.
+Loading executes no code, and verifies the checksum and all shapes first.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ from stopwise.policies.registry import POLICIES
 MAGIC = b"STOPWISE"
 VERSION = 9
 _HEAD = len(MAGIC) + 4 + 32
-DTYPES = ("<f8", "<i8", "<i4", "|u1")  # of policies' arrays; others are refused
+DTYPES = ("<f8", "<i8", "<i4", "|u1")  # allowed in saved arrays
 
 
 class _Array(msgspec.Struct, frozen=True):
@@ -48,13 +48,13 @@ class _Saved(msgspec.Struct, frozen=True, omit_defaults=True):
     cascade: dict[str, Any]
     parameters: dict[str, Any]
     features: dict[str, Any] | None
-    probes: list[list[float]] | None  # features of a few fixed contexts, for maps without a spec
+    probes: list[list[float]] | None  # features of two fixed contexts, to detect other functions
     arrays: dict[str, _Array]
-    encoding: dict[str, Any] | None = None  # of named values as contexts, if the policy has one
+    encoding: dict[str, Any] | None = None  # of raw columns as contexts
 
 
 class Saveable(Protocol):
-    """The parts of a policy that a file holds."""
+    """The part of a policy that is saved."""
 
     name: ClassVar[str]
     cascade: Cascade
@@ -69,7 +69,7 @@ class Saveable(Protocol):
 
 
 def encode(policy: Saveable) -> bytes:
-    """Return a policy as bytes, from which `decode` continues bit for bit."""
+    """Serialise a policy; `decode` restores it exactly."""
     arrays, bound = policy.state(), policy.features
     saved = _Saved(
         policy=policy.name,
@@ -85,13 +85,13 @@ def encode(policy: Saveable) -> bytes:
 
 
 def save(policy: Saveable, path: "str | os.PathLike[str]") -> None:
-    """Write a policy to one file, completely or not at all (see `Policy.save`)."""
-    own = type(policy)
-    if POLICIES.get(policy.name) is not own:
+    """Write a policy to a file atomically (see `Policy.save`)."""
+    kind = type(policy)
+    if POLICIES.get(policy.name) is not kind:
         raise PersistenceError(
-            f"{own.__name__} is not registered as {policy.name!r}, so load could not read it: give "
-            f"it a name of its own and register it, stopwise.POLICIES[{own.__name__}.name] = "
-            f"{own.__name__}"
+            f"{kind.__name__} is not registered as {policy.name!r}, so it could not be loaded; set "
+            f"a unique name and register it: stopwise.POLICIES[{kind.__name__}.name] = "
+            f"{kind.__name__}"
         )
     write_file(Path(path), encode(policy))
 
@@ -103,33 +103,34 @@ def decode(
     cascade: Cascade | None = None,
     features: FeaturesLike | None = None,
 ) -> Any:
-    """Return the policy that `encode` wrote; messages call it ``path`` (see `load`)."""
+    """Restore a policy from `encode`; errors refer to it as ``path`` (see `load`)."""
     saved = _read(path, content)
     if saved.policy not in POLICIES:
         raise CorruptFileError(
-            f"{path}: holds an unknown kind of policy, {saved.policy!r}; a policy of your own must "
-            "be registered in stopwise.POLICIES before it is loaded"
+            f"{path}: unknown policy {saved.policy!r}; register your own policies in "
+            "stopwise.POLICIES before loading them"
         )
     kind = POLICIES[saved.policy]
-    part = "cascade"  # which is named if it cannot be read
+    part = "cascade"  # for error messages
     try:
-        own = Cascade.from_dict(saved.cascade)
-        if cascade is not None and (changes := own.differences(cascade)):
+        saved_cascade = Cascade.from_dict(saved.cascade)
+        if cascade is not None and (changes := saved_cascade.differences(cascade)):
             raise CascadeMismatchError(
-                f"{path} was saved for another cascade: {'; '.join(changes)}. What was learned "
-                "belongs to those arms and costs; start a new policy for the changed cascade"
+                f"{path} was saved for another cascade: {'; '.join(changes)}. Its estimates apply "
+                "only to those arms and costs; create a new policy for the changed cascade"
             )
         parameters, part = dict(saved.parameters), "features"
         if saved.features is not None:
-            stages = stages_of(parameters.get("reveals"), parameters.get("answers"), own.n_arms)
-            bound = _features(path, saved, stages, features, own)
+            reveals, answers = parameters.get("reveals"), parameters.get("answers")
+            stages = stages_of(reveals, answers, saved_cascade.n_arms)
+            bound = _features(path, saved, stages, features, saved_cascade)
             parameters |= {"features": bound.assignment, "context_dim": bound.initial_dim}
         part = "parameters or arrays"
-        policy: Any = kind(own, **parameters)
+        policy: Any = kind(saved_cascade, **parameters)
         policy.restore({name: _unpacked(name, array) for name, array in saved.arrays.items()})
         policy.encoding = saved.encoding
     except (CorruptFileError, LookupError, TypeError, ValueError, OverflowError) as error:
-        raise CorruptFileError(f"{path}: its {part} cannot be read ({error})") from error
+        raise CorruptFileError(f"{path}: invalid {part} ({error})") from error
     return policy
 
 
@@ -137,13 +138,17 @@ def _read(path: object, content: bytes) -> _Saved:
     if content[: len(MAGIC)] != MAGIC:
         raise CorruptFileError(f"{path} is not a policy saved by Stopwise")
     if len(content) < _HEAD:
-        raise CorruptFileError(f"{path} is truncated: it ends within its header")
+        raise CorruptFileError(f"{path} is truncated within its header")
     version = int.from_bytes(content[len(MAGIC) : len(MAGIC) + 4], "little")
     if version != VERSION:
-        old = "It is from before the first release: let a new policy learn from your log, if you "
-        hint = f"{old} have one, by observe_many" if version < VERSION else "Update Stopwise"
+        advice = "update Stopwise"
+        if version < VERSION:
+            advice = (
+                "it was saved before the first release, so create a new policy and train it on "
+                "your log with observe_many"
+            )
         raise UnsupportedVersionError(
-            f"{path} is in format {version}; this Stopwise reads format {VERSION}. {hint}"
+            f"{path} has format {version}, but this version reads format {VERSION}; {advice}"
         )
     body = memoryview(content)[_HEAD:]
     if hashlib.sha256(body).digest() != content[_HEAD - 32 : _HEAD]:
@@ -151,7 +156,7 @@ def _read(path: object, content: bytes) -> _Saved:
     try:
         return msgspec.msgpack.decode(body, type=_Saved)
     except msgspec.MsgspecError as error:
-        raise CorruptFileError(f"{path}: its contents cannot be read ({error})") from error
+        raise CorruptFileError(f"{path}: invalid contents ({error})") from error
 
 
 def _packed(array: NDArray[Any]) -> _Array:
@@ -161,7 +166,7 @@ def _packed(array: NDArray[Any]) -> _Array:
 
 def _unpacked(name: str, array: _Array) -> NDArray[Any]:
     if array.dtype not in DTYPES:
-        raise ValueError(f"array {name!r} holds {array.dtype!r}")
+        raise ValueError(f"array {name!r} has the unsupported type {array.dtype!r}")
     values = np.frombuffer(array.data, dtype=array.dtype).reshape(array.shape)
     return values.astype(values.dtype.newbyteorder("="))
 
@@ -170,31 +175,31 @@ def _features(
     path: object,
     saved: _Saved,
     stages: Stages | None,
-    given: FeaturesLike | None,
+    features: FeaturesLike | None,
     cascade: Cascade,
 ) -> BoundFeatures:
-    """Return the saved features, or those given if they are the same."""
+    """Return the saved features, or ``features`` if they are equal."""
     spec = saved.features or {}
-    if given is None:
-        return BoundFeatures.from_spec(spec, stages)  # refuses custom maps and says what to do
+    if features is None:
+        return BoundFeatures.from_spec(spec, stages)  # raises for custom maps
     context_dim = int(spec["context_dim"])
     try:
-        bound = bind(given, context_dim, cascade.n_arms, stages)
+        bound = bind(features, context_dim, cascade.n_arms, stages)
     except InvalidInputError as error:
         raise FeaturesMismatchError(
-            f"{path} cannot be continued with the features given: {error}"
+            f"{path} cannot be used with these features: {error}"
         ) from error
-    then, now = _described(spec), _described(bound.to_spec())
-    if then != now or _probes(bound) != saved.probes:
+    before, after = _without_names(spec), _without_names(bound.to_spec())
+    if before != after or _probes(bound) != saved.probes:
         raise FeaturesMismatchError(
-            f"{path} was saved with other features than those given: {then} then, {now} now (or a "
-            "function that computes other values). Give the same feature map, or start a new policy"
+            f"{path} was saved with other features: {before}, now {after} (or a function that "
+            "computes other values); pass the same feature map, or create a new policy"
         )
     return bound
 
 
-def _described(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return a spec without the names of functions, which may change where values do not."""
+def _without_names(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a spec without the names of functions, since renaming changes no values."""
 
     def nameless(fields: dict[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in fields.items() if k != "name"}
@@ -203,9 +208,9 @@ def _described(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _probes(features: BoundFeatures) -> list[list[float]] | None:
-    """Return the features of two fixed contexts, by which another function is detected."""
+    """Return the features of two fixed contexts, to detect a changed function."""
     steps = np.linspace(-1.0, 1.0, features.context_dim)
     try:
         return [features.row(x).tolist() for x in (0.0 * steps, steps / len(steps))]
     except Exception:
-        return None  # it accepts neither context: its values cannot be compared
+        return None  # the map rejects these contexts

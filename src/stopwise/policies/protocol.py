@@ -1,4 +1,4 @@
-"""The protocol that every policy follows: decide, learn, label, save."""
+"""`Policy`, the base class of all policies."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -22,15 +22,15 @@ from stopwise.records import Decision, Label, LabelRequest, Observation, Recorde
 class Policy(ABC):
     """Decides how deep to go in a cascade, and learns from the outputs of the arms that ran.
 
-    A policy of your own implements `decide` and `learn`; `Runner`, replay, `simulate` and the
-    methods for many rounds call nothing else. Implement `learn_label` to accept labels, and `state`
-    and `restore` to be saved. Check it with ``sw.check_policy(policy)`` (docs/own_policy.md).
+    Subclasses implement `decide` and `learn`; `Runner`, replay, `simulate` and the batch methods
+    need nothing else. Implement `learn_label` to accept labels, and `state` and `restore` for
+    saving. Test a subclass with ``sw.check_policy(policy)`` (docs/own_policy.md).
     """
 
-    name: ClassVar[str] = ""  # its key in `sw.POLICIES`; needed to save it
+    name: ClassVar[str] = ""  # key in `sw.POLICIES`; required for saving
     uses_context: ClassVar[bool] = True
     features: BoundFeatures | None = None
-    encoding: dict[str, Any] | None = None  # how named values become a context: `Encoding.to_spec`
+    encoding: dict[str, Any] | None = None  # of raw columns as contexts: `Encoding.to_spec`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -38,8 +38,8 @@ class Policy(ABC):
             builtin = issubclass(base, Policy) and base is not Policy and _in_package(base)
             if builtin and not _in_package(cls):
                 raise FinalPolicyError(
-                    f"{cls.__name__} cannot subclass {base.__name__}, which is final: "
-                    f"subclass Policy, and hold a {base.__name__} to call (docs/own_policy.md)"
+                    f"{cls.__name__} cannot subclass {base.__name__}, which is final; subclass "
+                    f"Policy and delegate to a {base.__name__} (docs/change_policy.md)"
                 )
 
     def __init__(self, cascade: Cascade) -> None:
@@ -49,11 +49,11 @@ class Policy(ABC):
 
     @abstractmethod
     def decide(self, x: ArrayLike | None) -> Decision:
-        """Return how deep to go for context ``x``; learn nothing. `Cascade.decision` builds it."""
+        """Return how deep to go for context ``x`` (use `Cascade.decision`); learn nothing."""
 
     @abstractmethod
     def learn(self, observation: Observation) -> LabelRequest | None:
-        """Learn from one round; return a request if its label is wanted.
+        """Learn from one round; return a request if the policy requests its label.
 
         ``observation`` has the context, the stop, and ``differ[i, j]``: whether arms i < j ≤ stop
         disagreed.
@@ -62,7 +62,7 @@ class Policy(ABC):
     def learn_label(self, label: Label) -> None:
         """Learn which arms of a finished round were right: ``label.right[i]`` for arm i."""
         raise LabelsNotSupportedError(
-            f"{type(self).__name__} does not learn from labels; USSLaplace and USSPD do"
+            f"{type(self).__name__} does not learn from labels; use USSLaplace or USSPD"
         )
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -70,13 +70,13 @@ class Policy(ABC):
         raise PersistenceError(_NOT_SAVED.format(type(self).__name__))
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from `state`; raise ValueError and change nothing if it does not fit."""
+        """Restore `state`; raise ValueError and change nothing if it is invalid."""
         raise PersistenceError(_NOT_SAVED.format(type(self).__name__))
 
     def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that create an equal, untrained policy, as plain values.
+        """Return keyword arguments that create an equal, untrained policy, as plain values.
 
-        By default: the attributes that are named like arguments of the constructor.
+        By default, the attributes with the names of the constructor's arguments.
         """
         variadic = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         return {
@@ -89,7 +89,7 @@ class Policy(ABC):
 
     @property
     def reveals(self) -> tuple[int, ...] | None:
-        """How many numbers each arm but the last adds; None if the context is complete at once."""
+        """Number of values that each arm but the last adds; None without ``reveals``."""
         return None
 
     @property
@@ -104,7 +104,7 @@ class Policy(ABC):
 
     @property
     def engine(self) -> batch.BatchEngine:
-        """What plays many rounds: here, calls of `decide` and `learn`."""
+        """The batch engine; by default it calls `decide` and `learn`."""
         return batch.BatchEngine(self)
 
     # -- one round ----------------------------------------------------------------------------
@@ -116,10 +116,10 @@ class Policy(ABC):
         *,
         rule_stop: int | None = None,
     ) -> LabelRequest | None:
-        """Learn from the outputs of arms 0 … stop; return a request if the label is wanted.
+        """Learn from the outputs of arms 0 … stop; return a request if the label is requested.
 
-        Outputs are hashable values, compared by equality; the round stopped at the last of them.
-        ``rule_stop`` is ``decision.rule_stop``, for a policy that continues some rounds at random.
+        Outputs are hashable values, compared by equality; the last one is the output of the stop.
+        Pass ``decision.rule_stop`` as ``rule_stop`` if the policy continues some rounds at random.
         """
         n_arms = self.cascade.n_arms
         if rule_stop is not None:
@@ -131,7 +131,7 @@ class Policy(ABC):
     ) -> LabelRequest | None:
         """Learn from a round for which only the pairwise disagreements are known.
 
-        ``stop`` is the 0-based index of the last arm that ran; ``pairs`` says for every
+        ``stop`` is the 0-based index of the last arm that ran. ``pairs`` contains for every
         i < j ≤ stop whether arms i and j disagreed: ``{(i, j): bool}``, or the upper triangle of a
         square table.
         """
@@ -140,10 +140,10 @@ class Policy(ABC):
         return self.learn(Observation(x, stop, stop, differ[: stop + 1, : stop + 1]))
 
     def start(self, x: ArrayLike | None = None) -> RoundInProgress:
-        """Start a round that is decided step by step, as stages answer.
+        """Start a round that is decided step by step.
 
-        ``x`` is what is known before the first arm (None for a policy without contexts). Stages
-        may add to it in a policy with ``reveals``.
+        ``x`` is the context before the first arm, or None for a policy without contexts. With
+        ``reveals``, stages add to it.
         """
         return RoundInProgress(DecidedSteps(self, x, self.decide(x)))
 
@@ -155,15 +155,15 @@ class Policy(ABC):
 
     def label(
         self,
-        round: Round | RoundInProgress | Observation,  # noqa: A002 (the word for it)
+        round: Round | RoundInProgress | Observation,  # noqa: A002 (public name)
         answer: Hashable = None,
         *,
         right: labels.Right | None = None,
     ) -> None:
         """Learn from the label of a finished round: the right answer, or which arms were right.
 
-        Best for rounds that want it (``wants_label``), early, late or never; of others only if
-        they were chosen at random.
+        Label the rounds that request it (``wants_label``); it may arrive late. Label other rounds
+        only if you chose them at random.
 
         Parameters
         ----------
@@ -171,10 +171,10 @@ class Policy(ABC):
             The round that the label belongs to.
         answer : hashable, optional
             The right answer, in the form in which outputs are compared. An arm was right if its
-            output equals it.
+            output equals the answer.
         right : sequence of bool, optional
-            Instead of ``answer``: whether each arm that answered was right. For outputs of which
-            several can be right, such as free text.
+            Instead of ``answer``: whether each arm that answered was right. Use it if several
+            different outputs can be right, as with free text.
 
         Examples
         --------
@@ -197,7 +197,7 @@ class Policy(ABC):
     def decide_many(self, X: ArrayLike | RecordedRounds) -> Ints:
         """Return the rule's own stop for every row of ``X``; learn nothing.
 
-        Where stages reveal the context, ``X`` holds recorded rounds instead.
+        With ``reveals``, pass recorded rounds.
         """
         return batch.decide_many(self, X)
 
@@ -210,32 +210,31 @@ class Policy(ABC):
         labels: ArrayLike | None = None,
         progress: Progress = no_progress,
     ) -> Ints:
-        """Play rounds in order: decide, reveal outputs as deep as decided, learn; return the stops.
+        """Play rounds in order: decide, reveal outputs up to the stop, learn; return the stops.
 
         Parameters
         ----------
         contexts : array_like of shape (n, context_dim)
         outputs : array_like of shape (n, K)
-            What every arm would output; only what a stop reveals is looked at.
+            The outputs of all arms; only those up to each stop are used.
         differ : array_like of shape (n, K(K−1)/2)
-            In place of outputs: whether each pair would disagree, in the order of
-            ``cascade.pairs()``.
+            Instead of outputs: whether each pair disagrees, in the order of ``cascade.pairs()``.
         labels : array_like of shape (n,), optional
-            The right answers, for a policy that asks for labels, which sees those it asks for; None
-            where unknown. `LabelWarning` if such a policy is given none, or if none of 30 or more
-            is the output of any arm.
+            The right answers, None where unknown. The policy uses only those that it requests.
+            Issues a `LabelWarning` if a policy that requests labels gets none, or if none of 30 or
+            more labels equals any output.
         progress : callable, optional
-            Called as ``progress("rounds", done, of)`` now and then.
+            Called repeatedly as ``progress("rounds", done, of)``.
         """
         if differ is not None:
             return batch.run_disagreements(self, contexts, outputs, differ, labels, progress)
         return batch.run(self, contexts, outputs, labels, progress)
 
     def run_recorded(self, rounds: RecordedRounds, *, progress: Progress = no_progress) -> Ints:
-        """Play recorded rounds in order: decide, reveal what the record knows, learn.
+        """Play recorded rounds in order: decide, reveal recorded outputs, learn.
 
-        The policy learns nothing from a round in which it goes deeper than arms ``answered``.
-        Returns the stops decided, also where these arms did not answer.
+        A round in which the policy goes deeper than the arms that ``answered`` is skipped. Returns
+        all decided stops, including those of skipped rounds.
         """
         return batch.run_recorded(self, rounds, progress)
 
@@ -244,29 +243,29 @@ class Policy(ABC):
     ) -> None:
         """Learn from recorded rounds without deciding: a warm start from a log.
 
-        ``stops`` are where the rounds ended; nothing is learned where that arm did not answer.
-        ``rule_stop`` is where the rule would have ended each (see `observe`).
+        ``stops`` are where the rounds ended; rounds whose last arm did not answer are skipped.
+        ``rule_stop`` is where the rule would have stopped each round (see `observe`).
         """
         batch.observe_many(self, rounds, stops, rule_stop)
 
     # -- files and copies ---------------------------------------------------------------------
 
     def save(self, path: "str | PathLike[str]") -> None:
-        """Write the policy to one file; `stopwise.load` continues from it bit for bit."""
+        """Save the policy to a file; `stopwise.load` restores it exactly."""
         from stopwise.policies import persistence  # its imports take 3 MB
 
         persistence.save(self, path)
 
     def __copy__(self) -> Self:
-        return copy.deepcopy(self)  # a policy is its state: two must never share any
+        return copy.deepcopy(self)  # two policies must not share state
 
     def __repr__(self) -> str:
         text = "".join(f", {name}={value!r}" for name, value in self.parameters().items())
         return f"{type(self).__name__}({self.cascade!r}{text})"
 
 
-_NOT_SAVED = "{} cannot be saved: implement state and restore"
-NOT_PARAMETERS = ("cascade", "features", "context_dim")  # which `load` knows by other means
+_NOT_SAVED = "{} cannot be saved; implement state and restore"
+NOT_PARAMETERS = ("cascade", "features", "context_dim")  # saved separately
 
 
 def _in_package(kind: type[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Every policy by name, for configuration files, logs and saved policies."""
+"""The registry of policies by name."""
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
@@ -10,7 +10,7 @@ from stopwise.text import suggestion
 
 
 class Registry(MutableMapping[str, type[Any]]):
-    """Classes of policies by name; a built-in policy is imported when it is first looked up.
+    """Policy classes by name; built-in policies are imported on first use.
 
     Examples
     --------
@@ -23,11 +23,11 @@ class Registry(MutableMapping[str, type[Any]]):
         self._classes: dict[str, type[Any] | str] = dict(builtin)
 
     def __getitem__(self, name: str) -> type[Any]:
-        found = self._classes[name]
-        if isinstance(found, str):
-            module, _, kind = found.partition(":")
-            found = self._classes[name] = getattr(import_module(module), kind)
-        return found
+        entry = self._classes[name]
+        if isinstance(entry, str):
+            module, _, kind = entry.partition(":")
+            entry = self._classes[name] = getattr(import_module(module), kind)
+        return entry
 
     def __setitem__(self, name: str, kind: type[Any]) -> None:
         self._classes[name] = kind
@@ -42,7 +42,7 @@ class Registry(MutableMapping[str, type[Any]]):
         return len(self._classes)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._classes  # without importing it
+        return name in self._classes  # without importing the policy
 
 
 POLICIES = Registry(
@@ -61,7 +61,7 @@ POLICIES = Registry(
 
 
 def policy_class(name: str) -> type[Any]:
-    """Return the class of a policy by its name.
+    """Return the class of a policy by name.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def policy_class(name: str) -> type[Any]:
     'USSTS'
     """
     if name not in POLICIES:
-        raise UnknownPolicyError(f"no policy is called {name!r}; {suggestion(name, POLICIES)}")
+        raise UnknownPolicyError(f"unknown policy {name!r}; {suggestion(name, POLICIES)}")
     return POLICIES[name]
 
 

@@ -1,4 +1,4 @@
-"""A round in progress: which arm to run next, or to stop."""
+"""Rounds that are decided step by step."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy
@@ -16,54 +16,54 @@ from stopwise.records import Decision, LabelRequest
 
 
 class Steps(Protocol):
-    """How a policy decides one round; `RoundInProgress` asks it in the right order."""
+    """How a policy decides a round; `RoundInProgress` calls it in the right order."""
 
     @property
     def context(self) -> tuple[float, ...]:
-        """What is known now."""
+        """The context so far."""
         ...
 
     @property
     def rule_stop(self) -> int:
-        """Where the rule itself stops, as far as is known."""
+        """Where the rule itself stops, as known so far."""
         ...
 
     def next(self) -> int | None:
-        """Return the arm to run now, or None: stop here."""
+        """Return the arm to run next, or None to stop."""
         ...
 
     def give(self, outputs: Sequence[Hashable], revealed: Sequence[float]) -> None:
-        """Add the last of the outputs, and what it reveals; change nothing if these are invalid."""
+        """Add the last of the outputs and its revealed values; change nothing if invalid."""
         ...
 
     def run_all(self) -> None:
-        """Run every arm, whatever the rule says."""
+        """Run every arm, whatever the rule decides."""
         ...
 
     def follow(self, ended: bool) -> None:
-        """End here, or go on, whatever `next` has decided."""
+        """Stop or continue here, overriding `next`."""
         ...
 
     def decision(self) -> Decision:
-        """Return the decision of a round that ends here."""
+        """Return the decision to stop here."""
         ...
 
     def learn(self, outputs: Sequence[Hashable]) -> LabelRequest | None:
-        """Let the policy learn; return a request if it wants the label."""
+        """Let the policy learn; return a label request, if any."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """Return all of this as plain values."""
+        """Return the state as plain values."""
         ...
 
 
 class RoundInProgress:
-    """One round on its way down the cascade; created by `Policy.start`.
+    """A round that is decided step by step; created by `Policy.start`.
 
-    Ask for the next arm, run it, give its output; when there is none left to run, learn. Other
-    rounds may be in progress meanwhile. A round whose stage failed may learn from the arms that
-    answered. ``decision`` is where the round ends, once `next` has returned None; ``request`` says
-    whether the policy wants its label (`Policy.label`), once it has learned.
+    Call `next`, run the arm, and pass its output to `give`, until `next` returns None; then call
+    `learn`. Several rounds may be in progress at once. If a stage fails, the round can still learn
+    from the arms that answered. ``decision`` is set once `next` has returned None, and ``request``
+    once the round has been learned, if the policy requests its label (`Policy.label`).
 
     Examples
     --------
@@ -79,7 +79,7 @@ class RoundInProgress:
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-        self._asked = False  # an arm was named and has not answered yet
+        self._pending = False  # `next` returned an arm that has not answered yet
         self._learned = False
         self.outputs: list[Hashable] = []
         self.decision: Decision | None = None
@@ -87,68 +87,68 @@ class RoundInProgress:
 
     @property
     def context(self) -> tuple[float, ...]:
-        """All that is known now: the context it began with, and what was revealed."""
+        """The context at the start, followed by the revealed values so far."""
         return self._steps.context
 
     @property
     def rule_stop(self) -> int:
-        """Where the rule itself stops, as far as is known: some rounds go further at random."""
+        """Where the rule itself stops, as known so far; some rounds continue at random."""
         return self._steps.rule_stop
 
     @property
     def wants_label(self) -> bool:
-        """Whether the policy asks for the right answer, once the round was learned."""
+        """Whether the policy requests the label, once the round has been learned."""
         return self.request is not None
 
     def next(self) -> int | None:
-        """Return the arm to run now, or None: stop here."""
+        """Return the arm to run next, or None to stop."""
         if self.decision is not None:
             return None
         arm = self._steps.next()
         if arm is None:
             self.decision = self._steps.decision()
-        self._asked = arm is not None
+        self._pending = arm is not None
         return arm
 
     def give(self, output: Hashable, revealed: Sequence[float] = ()) -> None:
-        """Give the output of the arm that `next` named, and what it adds to the context."""
-        if not self._asked:
-            raise InvalidOutputsError("no arm was asked: call next() before each give()")
+        """Add the output of the arm that `next` returned, and the values that it revealed."""
+        if not self._pending:
+            raise InvalidOutputsError("call next() before each give()")
         if not comparable(output):
             raise InvalidOutputsError(
                 "an output must be hashable and equal to itself (a number, a string, a tuple …; "
-                f"not NaN), which this {type(output).__name__} is not"
+                f"not NaN), got a {type(output).__name__}"
             )
         self._steps.give([*self.outputs, output], revealed)
         self.outputs.append(output)
-        self._asked = False
+        self._pending = False
 
     def run_all(self) -> None:
-        """Run every arm, whatever the rule says; `rule_stop` says where it would have stopped."""
+        """Run every arm, whatever the rule decides; its own stop is `rule_stop`."""
         self._steps.run_all()
 
     def learn(self) -> None:
-        """Let the policy learn from the outputs, once; nothing if no arm has answered."""
+        """Let the policy learn from the outputs; call it once. Does nothing without outputs."""
         if self._learned:
-            raise InvalidOutputsError("this round was learned already")
+            raise InvalidOutputsError("learn() may be called only once per round")
         self._learned = True
         if self.outputs:
             self.request = self._steps.learn(self.outputs)
 
     def follow(self, ended: bool) -> None:
-        """Continue, or end here, as a record says, where `next` has just decided otherwise.
+        """Stop or continue here as recorded, overriding the last `next`.
 
-        Another version may differ in the last bit of a number; the record counts.
+        Needed for records of another version, whose decisions may differ by rounding.
         """
         self._steps.follow(ended)
         self.decision = self._steps.decision() if ended else None
-        self._asked = not ended
+        self._pending = not ended
 
     def state(self) -> dict[str, Any]:
-        """Return this round as plain values, from which `Policy.resume` continues."""
+        """Return the state of the round as plain values, for `Policy.resume`."""
         return {
             "outputs": list(self.outputs),
-            "asked": self._asked,
+            "asked": self._pending,
             "ended": self.decision is not None,
             "learned": self._learned,
             "steps": self._steps.state(),
@@ -156,9 +156,9 @@ class RoundInProgress:
 
     @classmethod
     def resumed(cls, steps: Steps, state: Mapping[str, Any]) -> Self:
-        """Return the round that `state` described; nothing is decided or drawn again."""
+        """Restore a round from `state`; nothing is decided or drawn again."""
         current = cls(steps)
-        current._asked = bool(state["asked"])
+        current._pending = bool(state["asked"])
         current._learned = bool(state["learned"])
         current.outputs = list(state["outputs"])
         current.decision = steps.decision() if state["ended"] else None
@@ -170,7 +170,7 @@ class RoundInProgress:
 
 
 class Decider(Protocol):
-    """A policy that decides a round by its complete context."""
+    """A policy that decides a round from its complete context."""
 
     def decide(self, x: ArrayLike, /) -> Decision:
         """Return how deep to go."""
@@ -184,24 +184,24 @@ class Decider(Protocol):
 
 
 class DecidedSteps:
-    """The steps of a policy that decides by the complete context, before the first arm."""
+    """The steps of a policy that decides from the complete context, before the first arm."""
 
     def __init__(self, policy: Decider, x: ArrayLike | None, decision: Decision) -> None:
         self._policy = policy
-        self._x = copy(x)  # the caller may reuse a list or an array before this round has ended
+        self._x = copy(x)  # the caller may modify a list or an array before the round ends
         self._decision = decision
         self._answered = 0
 
     @classmethod
     def resumed(cls, policy: Decider, decision: Decision, state: Mapping[str, Any]) -> Self:
-        """Return the steps that `state` described."""
+        """Restore steps from `state`."""
         steps = cls(policy, state["x"], decision)
         steps._answered = int(state["answered"])
         return steps
 
     @property
     def context(self) -> tuple[float, ...]:
-        """The context; empty for a policy that looks at none."""
+        """The context; empty for a policy without contexts."""
         if self._x is None:
             return ()
         return tuple(np.asarray(self._x, dtype=np.float64).ravel().tolist())
@@ -212,22 +212,21 @@ class DecidedSteps:
         return self._decision.rule_stop
 
     def next(self) -> int | None:
-        """Return the arm to run now, or None: stop here."""
+        """Return the arm to run next, or None to stop."""
         return None if self._answered > self._decision.stop else self._answered
 
     def give(self, outputs: Sequence[Hashable], revealed: Sequence[float]) -> None:
-        """Count the output; nothing can be revealed."""
+        """Count the output; raise if it reveals values."""
         if len(revealed):
             raise _nothing_revealed(self._answered, len(revealed))
         self._answered = len(outputs)
 
     def run_all(self) -> None:
-        """Refuse: the policy has decided already."""
+        """Raise: the policy decided before the first arm."""
         raise _decided_at_once()
 
     def follow(self, ended: bool) -> None:
-        """Do nothing: what a record says is where the round ends."""
-        del ended
+        """Do nothing: the recorded decision is the stop."""
 
     def decision(self) -> Decision:
         """Return the decision."""
@@ -241,7 +240,7 @@ class DecidedSteps:
         return self._policy.observe(x, outputs)
 
     def state(self) -> dict[str, Any]:
-        """Return all of this as plain values."""
+        """Return the state as plain values."""
         x = None if self._x is None else np.asarray(self._x, dtype=np.float64).tolist()
         return {
             "x": x,
@@ -254,8 +253,8 @@ class DecidedSteps:
 class EngineSteps:
     """The steps of a round that the engine decides.
 
-    ``decided`` makes the decision of a round from its stop, the rule's own stop and the trace,
-    ``result`` the request for a label from what came of learning.
+    ``decided`` creates a decision from the stop, the rule's own stop and the trace; ``result``
+    creates the label request from the result of learning.
     """
 
     def __init__(
@@ -275,61 +274,59 @@ class EngineSteps:
 
     @property
     def context(self) -> tuple[float, ...]:
-        """What is known now."""
+        """The context so far."""
         return self._context if self._features.stages is None else tuple(self._steps.context)
 
     @property
     def rule_stop(self) -> int:
-        """Where the rule itself stops, as far as is known."""
+        """Where the rule itself stops, as known so far."""
         return self._steps.rule_stop
 
     def next(self) -> int | None:
-        """Return the arm to run now, or None: stop here."""
+        """Return the arm to run next, or None to stop."""
         return self._steps.next()
 
     def give(self, outputs: Sequence[Hashable], revealed: Sequence[float]) -> None:
-        """Add the last of the outputs, and what it reveals."""
+        """Add the last of the outputs and its revealed values."""
         arm, code = len(outputs) - 1, outputs.index(outputs[-1])
         stages = self._features.stages
         if stages is None and len(revealed):
             raise _nothing_revealed(arm, len(revealed))
-        if stages is None or arm == len(stages.reveals):  # nothing is left to decide by it
+        if stages is None or arm == len(stages.reveals):  # no decision can use revealed values
             self._steps.give(code, [])
             return
-        given = flat_numbers(revealed, "revealed")
-        if len(given) != stages.reveals[arm]:
+        values = flat_numbers(revealed, "revealed")
+        if len(values) != stages.reveals[arm]:
             raise InvalidContextError(
-                f"arm {arm} reveals {stages.reveals[arm]} numbers, as the policy was told; these "
-                f"are {len(given)}"
+                f"arm {arm} must reveal {stages.reveals[arm]} values (reveals=), got {len(values)}"
             )
-        refused = self._steps.give(code, given.tolist())
+        refused = self._steps.give(code, values.tolist())
         if refused is not None:
-            self._features.raise_invalid(np.array([*self._steps.context, *given]), *refused)
+            self._features.raise_invalid(np.array([*self._steps.context, *values]), *refused)
 
     def run_all(self) -> None:
-        """Run every arm, whatever the rule says."""
+        """Run every arm, whatever the rule decides."""
         if self._features.stages is None:
             raise _decided_at_once()
         self._steps.run_all()
 
     def follow(self, ended: bool) -> None:
-        """End here, or go on, whatever `next` has decided."""
+        """Stop or continue here, overriding `next`."""
         self._steps.follow(ended)
 
     def decision(self) -> Decision:
-        """Return the decision of a round that ends here."""
+        """Return the decision to stop here."""
         trace = self._steps.trace
         if self._features.stages is None:
             return self._decided(trace.stop, trace.rule_stop, trace)
         return self._decided(self._steps.answered - 1, self._steps.rule_stop, trace)
 
     def learn(self, outputs: Sequence[Hashable]) -> LabelRequest | None:
-        """Let the engine learn; return a request if it wants the label."""
-        del outputs  # the engine knows which are equal
+        """Let the engine learn; return a label request, if any."""
         return self._result(self._steps.learn())
 
     def state(self) -> dict[str, Any]:
-        """Return all of this as plain values."""
+        """Return the state as plain values."""
         return {
             "context": list(self._context),
             "round": self._steps.state(),
@@ -339,19 +336,18 @@ class EngineSteps:
 
 def _nothing_revealed(arm: int, n: int) -> InvalidContextError:
     return InvalidContextError(
-        f"arm {arm} reveals {n} numbers, but this policy sees the complete context from the start; "
-        "to let it see more from stage to stage, create it with reveals=, how many numbers each "
-        "stage adds"
+        f"arm {arm} reveals {n} values, but this policy has the complete context from the start; "
+        "to use revealed values, create it with reveals=, the number of values that each stage adds"
     )
 
 
 def _decided_at_once() -> InvalidContextError:
-    return InvalidContextError("run_all is for rounds whose stages reveal the context")
+    return InvalidContextError("run_all requires a policy with reveals=")
 
 
 def flat_numbers(values: ArrayLike | None, name: str = "a context") -> Floats:
     """Return a context, or a part of it, as a flat array."""
-    known = numbers(name, () if values is None else values, InvalidContextError)
-    if known.ndim != 1 or not np.isfinite(known).all():
-        raise InvalidContextError(f"{name} is a flat list of finite numbers, not {values!r}")
-    return known
+    array = numbers(name, () if values is None else values, InvalidContextError)
+    if array.ndim != 1 or not np.isfinite(array).all():
+        raise InvalidContextError(f"{name} must be a flat list of finite numbers, got {values!r}")
+    return array

@@ -1,7 +1,6 @@
-"""The rules of pairwise policies: the upper value that is compared with a cost gap.
+"""The rules of pairwise policies: the upper bound that is compared with a cost gap.
 
-A rule is a value. The arithmetic is in ``engine/rule.cpp``, the stopping test in
-``engine/stopping.cpp``.
+The arithmetic is in ``engine/rule.cpp``, the stopping test in ``engine/stopping.cpp``.
 """
 
 from dataclasses import dataclass
@@ -12,13 +11,13 @@ from stopwise.engine import native
 
 
 class Rule(Protocol):
-    """What a rule tells a policy."""
+    """The interface of a rule."""
 
-    takes_labels: ClassVar[bool]  # labels can lower the upper value
-    always_explores: ClassVar[bool]  # some rounds go to the last arm, unless told otherwise
+    takes_labels: ClassVar[bool]  # labels can lower the upper bound
+    always_explores: ClassVar[bool]  # explores by default
 
     def in_engine(self, n_arms: int) -> native.Rule:
-        """Return the rule as the engine takes it."""
+        """Return the rule of the engine."""
         ...
 
 
@@ -38,13 +37,13 @@ class Ellipsoid:
         real("kappa", self.kappa, above=0, most=0.25)
 
     def in_engine(self, n_arms: int) -> native.Rule:
-        """Return the rule as the engine takes it."""
+        """Return the rule of the engine."""
         return native.UssPd(native.Ellipsoid(self.sigma, self.kappa, self.delta, n_arms))
 
 
 @dataclass(frozen=True)
 class RegularizedEllipsoid(Ellipsoid):
-    """USS-PD-λI: the same with V + λI, and β with the bound S on ‖θ*‖ in place of α."""
+    """USS-PD-λI: USS-PD with V + λI, and β, which uses the bound S on ‖θ*‖, in place of α."""
 
     lam: float
     S: float
@@ -55,7 +54,7 @@ class RegularizedEllipsoid(Ellipsoid):
         real("S", self.S, least=0)
 
     def in_engine(self, n_arms: int) -> native.Rule:
-        """Return the rule as the engine takes it."""
+        """Return the rule of the engine."""
         ellipsoid = native.Ellipsoid(self.sigma, self.kappa, self.delta, n_arms)
         return native.UssPdRidge(ellipsoid, self.lam, self.S)
 
@@ -72,7 +71,7 @@ class Laplace:
         real("z", self.z, least=0)
 
     def in_engine(self, n_arms: int) -> native.Rule:
-        """Return the rule as the engine takes it."""
+        """Return the rule of the engine."""
         return native.Laplace(self.z)
 
 
@@ -81,14 +80,14 @@ class Anchor:
     """USS-Anchor: disagreement with the last arm, z standard deviations above its mode."""
 
     takes_labels: ClassVar[bool] = False
-    always_explores: ClassVar[bool] = True  # or it may lock in: z is small
+    always_explores: ClassVar[bool] = True  # otherwise it could lock in, because z is small
     z: float
 
     def __post_init__(self) -> None:
         real("z", self.z, least=0)
 
     def in_engine(self, n_arms: int) -> native.Rule:
-        """Return the rule as the engine takes it."""
+        """Return the rule of the engine."""
         return native.Anchor(self.z)
 
 
@@ -104,5 +103,5 @@ class PosteriorDraw:
         real("scale", self.scale, least=0)
 
     def in_engine(self, n_arms: int) -> native.Rule:
-        """Return the rule as the engine takes it."""
+        """Return the rule of the engine."""
         return native.Thompson(self.scale)

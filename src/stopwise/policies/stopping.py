@@ -1,4 +1,4 @@
-"""The stopping test in numpy, for many rounds whose upper values are known."""
+"""The stopping test in numpy, for batches."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from stopwise.arrays import Bools, Ints
 def first_passing(wins: Bools) -> Ints:
     """Return the first arm i that wins against every deeper arm j, or the last.
 
-    ``wins[t, i, j]`` says for round t whether C_j − C_i exceeds the upper value of the pair; only
+    ``wins[t, i, j]`` is whether C_j − C_i exceeds the upper bound of the pair in round t; only
     i < j is read. The engine has the same test in ``first_passing.h``.
 
     Examples
@@ -18,5 +18,5 @@ def first_passing(wins: Bools) -> Ints:
     >>> first_passing(gaps[None] > upper).tolist()
     [1]
     """
-    goes_on = np.triu(~wins, 1).any(axis=-1)
-    return np.argmin(goes_on, axis=-1)  # the last never goes on
+    continues = np.triu(~wins, 1).any(axis=-1)
+    return np.argmin(continues, axis=-1)  # always False for the last arm

@@ -1,4 +1,4 @@
-"""Thompson sampling on pairwise disagreement: random optimism instead of a radius."""
+"""Thompson sampling on pairwise disagreement."""
 
 from collections.abc import Sequence
 from typing import ClassVar, final
@@ -21,15 +21,15 @@ class Thompson(PairwisePolicy):
 
     H_ij = Σ μ'(φ_sᵀθ̂)·φ_sφ_sᵀ + ridge·I is the Hessian of the pair's likelihood at θ̂, so v_t = 1
     draws from the Laplace approximation of the posterior, and v_t = v·(1 + 4/(1 + t/20)). It
-    explores less than USS-PD, unproved. Where arms never disagree the posterior is far from normal
-    and its approximation too wide, hence v = ½.
+    explores less than USS-PD and has no regret bound. For arms that never disagree, the posterior
+    is far from normal and the approximation too wide, so v = ½.
 
     Parameters
     ----------
     features, context_dim, reveals, answers, forced_rounds, ridge, seed, half_life, memory
-        As in `USSLaplace`; the draws follow from the seed too.
+        As in `USSLaplace`; the seed also determines the draws.
     scale : float
-        v ≥ 0; larger explores more.
+        v ≥ 0; larger values explore more.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""USS-Anchor: never worse than always running every arm, whatever the arms are."""
+"""USS-Anchor: stop where cost plus disagreement with the last arm is smallest."""
 
 from collections.abc import Sequence
 from typing import ClassVar, final
@@ -12,7 +12,7 @@ from stopwise.policies.rules import Anchor
 
 @final
 class USSAnchor(PairwisePolicy):
-    """Stop where cost and disagreement with the last arm K are least together.
+    """Stop where cost plus disagreement with the last arm K is smallest.
 
     ::
 
@@ -23,18 +23,17 @@ class USSAnchor(PairwisePolicy):
             p̃_iK(x) = μ(φᵀθ̂_iK + z·‖φ‖_{H_iK⁻¹}),   p̂_jK(x) = μ(φᵀθ̂_jK)
 
     Stopping at i instead of K costs at most C_i + p_iK − C_K, so with p known the rule is never
-    worse than running everything, whether or not deeper arms are better
-    (docs/theory-anchor.md). It requests no labels. With two arms it is the test of USS-Laplace,
-    with the same z from the beginning.
+    worse than running every arm, whether or not deeper arms are better (docs/theory-anchor.md). It uses
+    no labels. With two arms it is the test of USS-Laplace with a constant z.
 
     Parameters
     ----------
     features, context_dim, reveals, answers, forced_rounds, ridge, seed, half_life, memory
         As in `USSLaplace`.
     explore : float
-        The share of rounds that go to the last arm at random (see `USSPD`); 0.06 by default.
+        The share of rounds that run every arm at random (see `USSPD`); 0.06 by default.
     z : float
-        z ≥ 0; larger explores more.
+        z ≥ 0; larger values explore more.
 
     Examples
     --------

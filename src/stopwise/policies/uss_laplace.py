@@ -1,4 +1,4 @@
-"""USS-Laplace: the recommended policy, whose caution fits each context."""
+"""USS-Laplace, the recommended policy."""
 
 from collections.abc import Sequence
 from typing import ClassVar, final
@@ -12,7 +12,7 @@ from stopwise.policies.rules import Laplace
 
 @final
 class USSLaplace(PairwisePolicy):
-    """The test of USS-PD with the posterior of each context in place of an ellipsoid.
+    """The test of USS-PD with Laplace's approximation of the posterior in place of an ellipsoid.
 
     ::
 
@@ -23,10 +23,10 @@ class USSLaplace(PairwisePolicy):
             p̃_ij(x) = μ(φᵀθ̂_ij + z_t·‖φ‖_{H_ij⁻¹}),   z_t = z·(1 + 4/(1 + t/20))
 
     H_ij = Σ μ'(φ_sᵀθ̂)·φ_sφ_sᵀ + ridge·I is the Hessian of the pair's log posterior at θ̂, so the
-    second term is z_t standard deviations of the logit, by Laplace's approximation. In the first
-    rounds t it is wider: what is then believed wrongly may never be tested again. g̃_ij is the upper
-    value of what going on gains where i and j disagree, by labels, and 1 without labels
-    (docs/labels.md). There is no proof as for `USSPD`: on real cascades it learns much faster.
+    second term is z_t standard deviations of the logit. It is wider in the first rounds t, because
+    early errors may never be revisited. g̃_ij is the upper bound on the gain of continuing where i
+    and j disagree, estimated from labels; without labels it is 1 (docs/labels.md). Unlike `USSPD`,
+    it has no regret bound, but on real cascades it learns much faster.
 
     Parameters
     ----------
@@ -35,11 +35,11 @@ class USSLaplace(PairwisePolicy):
     context_dim, reveals, answers
         As in `USSPD`.
     z : float
-        z ≥ 0; larger explores more. 0.5 is heuristic (docs/policies.md).
+        z ≥ 0; larger values explore more. 0.5 is a heuristic (docs/policies.md).
     ridge : float, optional
-        Precision of the prior; by default what `Standard` describes, 1/16 for other features.
+        Precision of the prior; by default set by `Standard`, and 1/16 for other features.
     transitive : bool, optional
-        As in `USSPD`; by default wherever it applies: unless stages reveal the context.
+        As in `USSPD`; True by default unless stages reveal context.
     labels, forced_rounds, explore, seed, half_life, memory
         As in `USSPD`.
 

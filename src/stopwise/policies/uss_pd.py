@@ -1,7 +1,6 @@
-"""USS-PD: the paper's algorithm.
+"""USS-PD, the paper's algorithm.
 
-The rule is in C++: p̃ in ``engine/rule.cpp``, the stopping test in ``engine/stopping.cpp``.
-`stopwise.reference` writes both out on one page of plain numpy and takes the same decisions.
+`stopwise.reference` implements the same decisions on one page of plain numpy.
 """
 
 from collections.abc import Sequence
@@ -26,58 +25,58 @@ class USSPD(PairwisePolicy):
             C_j − C_i > p̃_ij(x)   for all j > i,        or at the last
             p̃_ij(x) = μ(φᵀθ̂_ij + α‖φ‖_{V_ij⁻¹}),        φ = Φ_ij(x)
 
-        observe which of the arms up to the stop disagreed, and re-estimate
+        observe which arms up to the stop disagreed, and update
             θ̂_ij :  Σ_s (d_s − μ(φ_sᵀθ))·φ_s = ridge·θ,      V_ij = Σ_s φ_sφ_sᵀ
             α = (2σ/κ)·√(d'/2·ln(1 + 2n/d') + ln(K²/2δ)),   n rounds so far, d' features, K arms
 
-    Stopping early is safe while p̃ is valid: an arm errs more often than a deeper one by at most
-    their disagreement. It is also cheap under contextual weak dominance; without it, the rule
-    goes too deep, which costs more and may even err more.
+    Stopping early is safe while p̃ is valid, because the error rate of an arm exceeds that of a
+    deeper one by at most their disagreement. Under contextual weak dominance the regret is also
+    small; without it, the rule goes too deep, which costs more and may even cause more errors.
 
     Parameters
     ----------
     features : feature map, optional
-        Φ, by default ``Identity()``, which has no intercept: a context of zeros means even odds.
-        ``Polynomial(degree=1)`` adds one. Also `PerStage`, `PerPair`, or any callable. With
-        ``reveals``, `Standard` for what is known at each arm.
+        Φ, by default ``Identity()``, which has no intercept, so a context of zeros means even odds;
+        ``Polynomial(degree=1)`` adds one. May be a `PerStage`, a `PerPair` or any callable. With
+        ``reveals``, the default is `Standard` at each arm.
     context_dim : int
-        How many numbers a context has before the first arm; 0 by default if stages reveal some.
+        Number of values in a context before the first arm; 0 by default with ``reveals``.
     reveals : int or sequence of int, optional
-        How many numbers each stage but the last adds to the context. Rounds are then decided arm by
-        arm (`start`), and see which of the answers so far agree (docs/revealed.md). By default the
-        complete context is known from the start.
+        Number of values that each stage but the last adds to the context. Rounds are then decided
+        arm by arm (`start`), and features include which answers so far agree (docs/revealed.md). By
+        default the complete context is known from the start.
     answers : bool, optional
         With ``reveals``: whether agreement of the answers so far is a feature; True by default.
     delta : float
         δ in (0, 1): the confidence is 1 − δ.
     sigma : float
         σ > 0, the sub-Gaussian parameter of the noise; the paper's experiments use 0.1. ½ is
-        always valid; smaller values explore less than is proved.
+        always valid; smaller values explore less than the proof requires.
     kappa : float
-        κ in (0, 1/4]: the least slope μ' near the truth. 1/4, its largest value, is heuristic.
+        κ in (0, 1/4]: the smallest slope μ' near the true θ. 1/4, the maximum, is a heuristic.
     forced_rounds : int or "auto"
-        m. "auto": until λ_min(V) ≥ 1 for every pair, as the lemma asks; with features that are
-        nearly dependent that can take very long.
+        m. "auto": until λ_min(V) ≥ 1 for every pair, as the lemma requires; this can take very long
+        with nearly dependent features.
     ridge : float
-        A small ridge keeps θ̂ finite when a pair never disagrees; → 0 is the paper's equation.
+        Keeps θ̂ finite for pairs that never disagree; the limit 0 is the paper's equation.
     explore : float, optional
-        The share of rounds that go to the last arm at random, whatever the context. It starts at
-        this value and falls like 1/t to a thirtieth of it. By default none, as in the paper, but
-        0.06 where labels are asked for or stages reveal the context (docs/revealed.md).
+        The initial share of rounds that run every arm at random, decaying as 1/t to a thirtieth of
+        it (a tenth with ``reveals`` and three or more arms). By default 0.06 with ``labels`` or
+        ``reveals``, otherwise 0 as in the paper (docs/revealed.md).
     labels : int or float
-        How many labels to ask for in all, or below 1, of what share of the rounds whose arms
-        disagree; none by default (docs/labels.md).
+        Total number of labels to request; below 1, the share of rounds with a disagreement to
+        request labels for (docs/labels.md).
     seed : int
-        Seed for these choices.
+        Seed of these random choices.
     transitive : bool
-        Whether (i, j) also passes where (i, k) and (k, j) do, for an arm k between them. It is as
-        safe, and the rule cannot settle too deep (docs/theory-regret.md). Off, as in the paper.
+        Whether (i, j) also passes if (i, k) and (k, j) pass for an arm k between them. This is as
+        safe, and keeps the rule from settling too deep (docs/theory-regret.md). False as in the paper.
     half_life : float, optional
-        Rounds after which a round counts half, for worlds that change (docs/forgetting.md). By
+        Number of rounds after which a round counts half, to follow changes (docs/forgetting.md). By
         default all rounds count alike.
     memory : str or int, optional
-        Most to store of the rounds, such as "256 MB": older rounds are then replaced by a summary
-        (docs/forgetting.md). By default all are stored.
+        Maximum memory, such as "256 MB"; beyond it, older rounds are replaced by a summary
+        (docs/forgetting.md). By default all rounds are stored.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""USS-PD-λI: the paper's algorithm without a long forced exploration."""
+"""USS-PD-λI, the paper's algorithm without long forced exploration."""
 
 from collections.abc import Sequence
 from typing import ClassVar, final
@@ -12,14 +12,14 @@ from stopwise.policies.rules import RegularizedEllipsoid
 
 @final
 class USSPDRidge(PairwisePolicy):
-    """USS-PD with a regularised Gram matrix (USS-PD-λI): no long forced exploration.
+    """USS-PD with a regularised Gram matrix (USS-PD-λI), without long forced exploration.
 
-    As `USSPD`, with V̄_ij = λI + V_ij in place of V_ij and
+    Like `USSPD`, with V̄_ij = λI + V_ij in place of V_ij and
 
         β_ij = (2σ/κ)·√(d'/2·ln(1 + n_ij/(d'λ)) + ln(K²/2δ)) + 2√λ·S
 
-    in place of α, where n_ij counts the observations of the pair; the first context alone is
-    forced to arm K. The bound holds once λ_min(V_ij) ≥ 2λ for every pair.
+    in place of α, where n_ij counts the observations of the pair. Only the first context is forced
+    to arm K. The bound holds once λ_min(V_ij) ≥ 2λ for every pair.
 
     Parameters
     ----------
@@ -28,12 +28,12 @@ class USSPDRidge(PairwisePolicy):
     labels, seed, transitive, half_life, memory
         As in `USSPD`.
     lam : float
-        λ > 0, the multiple of I that V starts from. Not the ridge of the estimate.
+        λ > 0, the initial value of V as a multiple of I; independent of ``ridge``.
     S : float
         A bound on ‖θ*_ij‖.
     forced_rounds : int or "auto"
-        1 in the paper; "auto": until λ_min(V_ij) ≥ 2λ for every pair, from where the bound is
-        proved.
+        1 in the paper; "auto": until λ_min(V_ij) ≥ 2λ for every pair, where the bound starts to
+        hold.
 
     Examples
     --------

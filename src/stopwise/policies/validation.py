@@ -1,4 +1,4 @@
-"""Checks of what a policy is given: outputs, stops, disagreements, recorded rounds."""
+"""Validation of outputs, stops, disagreements and recorded rounds."""
 
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
@@ -23,17 +23,17 @@ from stopwise.records import LabelRequest, RecordedRounds
 Pairs: TypeAlias = Mapping[tuple[int, int], bool] | ArrayLike
 
 
-MAX_ARMS = 15  # outputs travel as codes of four bits in one 64-bit integer
-RAREST = 1e-40  # probability of a request: the square of its weight, 1/p, is far from overflow
-NOT_A_BOOL = "whether two arms disagreed is True or False, not"  # the value follows
+MAX_ARMS = 15  # outputs are encoded in 4 bits each of a 64-bit integer
+RAREST = 1e-40  # smallest probability of a request, so that (1/p)² does not overflow
+NOT_A_BOOL = "a disagreement must be True or False, got"  # the value follows
 
 
 def checked_cascade(cascade: Cascade) -> Cascade:
-    """Return a cascade that a policy can serve."""
+    """Return a cascade; raise if it has too many arms."""
     if not isinstance(cascade, Cascade) or cascade.n_arms > MAX_ARMS:  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
         raise InvalidParameterError(
-            f"a policy needs a Cascade of at most {MAX_ARMS} arms first, such as "
-            f"Cascade(costs=[0.1, 0.2]), not {short_repr(cascade)}"
+            f"the first argument must be a Cascade of at most {MAX_ARMS} arms, such as "
+            f"Cascade(costs=[0.1, 0.2]), got {short_repr(cascade)}"
         )
     return cascade
 
@@ -44,15 +44,15 @@ def encode_outputs(outputs: Sequence[Hashable], n_arms: int) -> tuple[int, int]:
     codes = arm = 0
     if isinstance(outputs, str | bytes):
         raise InvalidOutputsError(
-            f"outputs must be a list of the arms' outputs, not one text: [{outputs!r}, …]"
+            f"outputs must be a list with one output per arm, got a string; use [{outputs!r}, …]"
         )
     try:
         for y in outputs:
             codes |= first.setdefault(y, arm) << 4 * arm
             if y != y:
                 raise InvalidOutputsError(
-                    f"the output of arm {arm} is NaN, which equals nothing, itself included; "
-                    "if the arm failed, give the outputs before it only"
+                    f"the output of arm {arm} is NaN, which never equals itself; if the arm "
+                    "failed, pass only the outputs before it"
                 )
             arm += 1
     except TypeError as error:
@@ -62,8 +62,7 @@ def encode_outputs(outputs: Sequence[Hashable], n_arms: int) -> tuple[int, int]:
         ) from None
     if not 0 < arm <= n_arms:
         raise InvalidOutputsError(
-            f"{arm} outputs for a cascade of {n_arms} arms: give the outputs of arms 0 to the "
-            f"stop, which is between 1 and {n_arms} values"
+            f"outputs must be those of arms 0 to the stop, 1 to {n_arms} values, got {arm}"
         )
     return arm, codes
 
@@ -75,9 +74,9 @@ def differing(codes: int, n: int) -> Bools:
 
 
 def first_equals(differ: Bools, n: int) -> list[int]:
-    """Return for each of n arms the first arm whose output is the same; reads above the diagonal.
+    """Return for each of n arms the first arm with the same output; reads above the diagonal.
 
-    These numbers can stand for the outputs: they are equal where the outputs are.
+    The results are equal exactly where the outputs are.
 
     Examples
     --------
@@ -88,12 +87,12 @@ def first_equals(differ: Bools, n: int) -> list[int]:
 
 
 def checked_stop(stop: int, n_arms: int, name: str = "stop") -> int:
-    """Return a stop as an int."""
+    """Return a valid stop as an int."""
     return integer(name, stop, most=n_arms - 1, error=InvalidStopError)
 
 
 def checked_request(request: LabelRequest | None) -> tuple[float, float, int] | None:
-    """Return a request for a label as the engine takes it."""
+    """Return a label request as the engine expects it."""
     if request is None:
         return None
     probability = real("request.probability", request.probability, least=RAREST, most=1)
@@ -107,17 +106,17 @@ def checked_pairs(pairs: Pairs, stop: int, n_arms: int) -> Bools:
     differ = np.zeros((n_arms, n_arms), dtype=np.bool_)
     required = [(i, j) for j in range(stop + 1) for i in range(j)]
     if isinstance(pairs, Mapping):
-        given = cast(Mapping[tuple[int, int], object], pairs)
-        if set(given) != set(required):
+        by_pair = cast(Mapping[tuple[int, int], object], pairs)
+        if set(by_pair) != set(required):
             raise InvalidOutputsError(
-                f"a round that stopped at arm {stop} has the pairs {required}, not {[*given]}"
+                f"pairs of a round that stopped at arm {stop} must be {required}, got {[*by_pair]}"
             )
-        values: list[object] = [given[pair] for pair in required]
+        values: list[object] = [by_pair[pair] for pair in required]
     else:
         table = np.asarray(pairs)
         if table.ndim != 2 or table.shape[0] != table.shape[1] or len(table) <= stop:
             raise InvalidOutputsError(
-                f"a table of disagreements must be square and reach arm {stop}; this has shape "
+                f"pairs must be a square table with at least {stop + 1} rows, got shape "
                 f"{table.shape}"
             )
         values = [table[pair].item() for pair in required]
@@ -133,24 +132,24 @@ def label_column(labels: ArrayLike, n: int) -> NDArray[Any]:
     values = as_table(labels)
     if values.shape != (n,):
         raise InvalidParameterError(
-            f"labels must have one value for each of {n} rounds, got shape {values.shape}"
+            f"labels must have one value for each of the {n} rounds, got shape {values.shape}"
         )
     if bool(np.any(values != values)):
-        raise InvalidOutputsError("labels must be right answers, or None where unknown; not NaN")
+        raise InvalidOutputsError("labels must not be NaN; use None for unknown labels")
     return values
 
 
 def right_arms(outputs: NDArray[Any], labels: NDArray[Any]) -> tuple[Bools, Bools]:
-    """Return which outputs (n, K) equal the label, and which rounds have one: None is unknown."""
-    given = labels.tolist()
-    labelled = np.array([label is not None for label in given], dtype=np.bool_)
+    """Return which outputs (n, K) equal the label, and which rounds are labelled."""
+    answers = labels.tolist()
+    labelled = np.array([answer is not None for answer in answers], dtype=np.bool_)
     right = np.ascontiguousarray(outputs == labels[:, None]).astype(np.bool_)
     right &= labelled[:, None]
     if labelled.any():
         first = int(labelled.argmax())
-        shown = short_repr(given[first]), short_repr(outputs[first].tolist()[0])
-        if unlike := unlike_labels(bool(right.any()), int(labelled.sum()), *shown):
-            warnings.warn(unlike, LabelWarning, stacklevel=3)
+        examples = short_repr(answers[first]), short_repr(outputs[first].tolist()[0])
+        if warning := unlike_labels(bool(right.any()), int(labelled.sum()), *examples):
+            warnings.warn(warning, LabelWarning, stacklevel=3)
     return right, labelled
 
 
@@ -159,14 +158,14 @@ def output_table(outputs: ArrayLike, n_rounds: int, n_arms: int) -> NDArray[Any]
     table = _table("outputs", "arms", outputs, n_rounds, n_arms)
     for t, arm in np.argwhere(table != table):
         raise InvalidOutputsError(
-            f"the output of arm {arm} in round {t} is NaN, which equals nothing, itself included"
+            f"the output of arm {arm} in round {t} is NaN, which never equals itself"
         )
     if table.dtype.kind == "O":
         for (t, arm), y in np.ndenumerate(table):
             if not comparable(y):
                 raise InvalidOutputsError(
-                    f"outputs must be hashable values (numbers, strings, tuples …); that of arm "
-                    f"{arm} in round {t} is {short_repr(y)}"
+                    "outputs must be hashable values (numbers, strings, tuples …), got "
+                    f"{short_repr(y)} for arm {arm} in round {t}"
                 )
     return table
 
@@ -186,7 +185,7 @@ def _table(name: str, of: str, values: ArrayLike, n: int, columns: int) -> NDArr
     table = as_table(values)
     if table.shape != (n, columns):
         raise InvalidOutputsError(
-            f"{name} must be a table of {n} rounds by {columns} {of}, not {table.shape}"
+            f"{name} must be a table of {n} rounds by {columns} {of}, got shape {table.shape}"
         )
     return table
 
@@ -203,44 +202,46 @@ def _above_diagonal(n_arms: int) -> tuple[Ints, Ints]:
 
 
 def square(pairs: NDArray[Any], n_arms: int) -> NDArray[Any]:
-    """Return values in the order of ``cascade.pairs()`` as a table, above the diagonal."""
+    """Return values in the order of ``cascade.pairs()`` as an upper triangular table."""
     table = np.zeros((n_arms, n_arms), dtype=pairs.dtype)
     table[_above_diagonal(n_arms)] = pairs
     return table
 
 
 def checked_rounds(rounds: RecordedRounds, cascade: Cascade, uses_context: bool) -> RecordedRounds:
-    """Return recorded rounds that fit a cascade, in one kind of array."""
+    """Return validated recorded rounds, with normalised array types."""
     n, n_arms = rounds.n, cascade.n_arms
-    given = rounds.contexts
-    contexts = numbers("contexts", given, InvalidContextError) if uses_context else as_table(given)
+    if uses_context:
+        contexts = numbers("contexts", rounds.contexts, InvalidContextError)
+    else:
+        contexts = as_table(rounds.contexts)
     if contexts.shape[:1] != (n,) or (uses_context and contexts.ndim != 2):
         raise InvalidContextError(
-            f"a record of {n} rounds needs a table of as many contexts, not {contexts.shape}"
+            f"contexts must be a table with {n} rows, one per round, got shape {contexts.shape}"
         )
     answered = np.ascontiguousarray(rounds.answered, dtype=np.int64)
     if answered.ndim != 1 or not ((answered >= 0) & (answered <= n_arms)).all():
         raise InvalidOutputsError(
-            f"answered must be a number of arms for each round, 0 to {n_arms}, "
-            f"got {short_repr(rounds.answered)}"
+            f"answered must be an array of arm counts from 0 to {n_arms}, got "
+            f"{short_repr(rounds.answered)}"
         )
     failed = np.asarray(rounds.failed, dtype=np.bool_)
     if failed.shape != (n,):
-        raise InvalidOutputsError(f"failed must be {n} values, not of shape {failed.shape}")
+        raise InvalidOutputsError(f"failed must have {n} values, got shape {failed.shape}")
     right, labelled = _checked_labels(rounds, n_arms)
     differ = differ_table(rounds.differ, n, cascade)
     return RecordedRounds(contexts, differ, answered, failed, right, labelled)
 
 
 def _checked_labels(rounds: RecordedRounds, n_arms: int) -> tuple[Bools, Bools] | tuple[None, None]:
-    """Return the labels of recorded rounds: which arms were right, and where that is known."""
+    """Return the labels of recorded rounds: which arms were right, and which rounds have labels."""
     if rounds.right is None and rounds.labelled is None:
         return None, None
     if rounds.right is None or rounds.labelled is None:
         missing = "right" if rounds.right is None else "labelled"
         raise InvalidOutputsError(
-            f"{missing} is missing: labels are right (which arms were right) and labelled (in "
-            "which rounds that is known); pass both or neither"
+            f"{missing} is missing; pass both right (which arms were right) and labelled (which "
+            "rounds have a label), or neither"
         )
     right, labelled = np.asarray(rounds.right), np.asarray(rounds.labelled)
     for name, values, shape in (
@@ -256,24 +257,24 @@ def _checked_labels(rounds: RecordedRounds, n_arms: int) -> tuple[Bools, Bools] 
 
 
 def stop_column(stops: ArrayLike, n: int, n_arms: int) -> Ints:
-    """Return the stops of n rounds; −1 where no arm answered."""
+    """Return the stops of n rounds; −1 if no arm answered."""
     column = np.array(stops, dtype=np.int64)
     if column.shape != (n,):
-        raise InvalidStopError(f"there are {n} rounds, but stops of shape {column.shape}")
+        raise InvalidStopError(f"stops must have {n} values, one per round, got {column.shape}")
     if not ((column >= -1) & (column < n_arms)).all():
-        raise InvalidStopError(f"stops must be arms, 0 to {n_arms - 1}")
+        raise InvalidStopError(f"stops must be arms from 0 to {n_arms - 1}, or -1")
     return column
 
 
 def learned_arms(rounds: RecordedRounds, stops: ArrayLike, n_arms: int) -> Ints:
-    """Return from how many arms to learn if rounds ended at ``stops``; 0 where from none."""
+    """Return how many arms to learn from if rounds ended at ``stops``; 0 skips a round."""
     arms = stop_column(stops, rounds.n, n_arms) + 1
     arms = np.where(rounds.failed, np.minimum(arms, rounds.answered), arms)
     return np.where(arms <= rounds.answered, arms, 0)
 
 
 def learned_end(rounds: RecordedRounds, t: int, stop: int) -> int | None:
-    """Return the last arm to learn from if round t was to end at ``stop``; None: learn nothing."""
+    """Return the last arm to learn from if round t is to end at ``stop``; None skips it."""
     last = int(rounds.answered[t]) - 1
     end = min(stop, last) if rounds.failed[t] else stop
     return end if 0 <= end <= last else None

@@ -162,9 +162,9 @@ def test_pairs_have_slots_in_row_major_order() -> None:
         ([0, 0], r"flat list of context_dim=3 numbers, got shape \(2,\)"),
         ([0, math.nan, 0], "coordinate 1 is nan; contexts must be finite"),
         (np.array([0, 0, -math.inf]), "coordinate 2 is -inf"),
-        (np.array([0, "1", 0], object), "real numbers"),
-        ([0, 1j, 0], "real numbers"),
-        ([[0], [0, 0], 0], "real numbers"),
+        (np.array([0, "1", 0], object), "must be numbers"),
+        ([0, 1j, 0], "must be numbers"),
+        ([[0], [0, 0], 0], "must be numbers"),
     ],
 )
 def test_an_invalid_context_is_rejected(features: Any, x: Any, message: str) -> None:
@@ -205,8 +205,8 @@ def test_a_rounding_error_beyond_the_bound_is_clipped() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Identity(0), "bound must be a number above 0, not 0"),
-        (lambda: Polynomial(0), "degree must be a whole number, 1 or more, not 0"),
+        (lambda: Identity(0), "bound must be a number > 0, got 0"),
+        (lambda: Polynomial(0), "degree must be an integer >= 1, got 0"),
         (
             lambda: bind(Polynomial(9), 50, 2),
             r"too many features.*gives [\d,]+,.*reduce the degree",
@@ -219,10 +219,10 @@ def test_a_rounding_error_beyond_the_bound_is_clipped() -> None:
         ),
         (lambda: bind(Polynomial(1, False, 1, ((0,),)), 1, 2), "keep at least one"),
         (lambda: Scaled(Custom(half), [0], [1]), "Identity or a Polynomial"),
-        (lambda: Scaled(Identity(), [0], [1], "wrap"), "not 'wrap'"),
+        (lambda: Scaled(Identity(), [0], [1], "wrap"), "got 'wrap'"),
         (lambda: Scaled(Identity(), [0, 0], [1]), "center has 2 coordinates but scale has 1"),
-        (lambda: Scaled(Identity(), [0, 0], [1, 0]), r"scale\[1\] must be a number above 0"),
-        (lambda: Scaled(Identity(), [math.nan], [1]), r"center\[0\] .* not nan"),
+        (lambda: Scaled(Identity(), [0, 0], [1, 0]), r"scale\[1\] must be a number > 0"),
+        (lambda: Scaled(Identity(), [math.nan], [1]), r"center\[0\] .* got nan"),
         (lambda: bind(Scaled(Identity(), [0], [1]), 2, 2), "to 1 coordinates, .* context has 2"),
         (lambda: Scaled.fit([[0]]).independent([[0]]), "needs a Polynomial"),
         (lambda: Polynomial(bias=False).independent(np.zeros((3, 2))), "all monomials are zero"),
@@ -233,7 +233,7 @@ def test_a_rounding_error_beyond_the_bound_is_clipped() -> None:
         (lambda: bind(Identity(), 2, 1), "n_arms"),
         (lambda: bind(bind(Identity(), 2, 2), 2, 3), "context_dim=2 and 2 arms, got 2 and 3"),
         (lambda: bind(PerStage([half]), 2, 3), "needs 2 maps for 3 arms .* got 1"),
-        (lambda: stages_of([0, -1], None, 3), "each count in reveals must be a whole number"),
+        (lambda: stages_of([0, -1], None, 3), "each count in reveals must be an integer"),
         (
             lambda: bind(Standard(), 2, 3, stages_of([1, 2, 3], None, 3)),
             "needs 2 counts for 3 arms .* got 3",
@@ -241,10 +241,10 @@ def test_a_rounding_error_beyond_the_bound_is_clipped() -> None:
         (lambda: bind(PerStage([Standard()]), 2, 3, stages_of(1, None, 3)), "2 maps .* got 1"),
         (lambda: bind(half, 2, 3, stages_of(1, None, 3)), "does not allow custom feature maps"),
         (lambda: bind(PerPair({}), 2, 3, stages_of(1, None, 3)), "got PerPair; pass a single map"),
-        (lambda: Standard(degree=3), "degree must be a whole number from 0 to 2"),
-        (lambda: Standard(center=[0.0], scale=[0.0]), r"scale\[0\] must be a number above 0"),
+        (lambda: Standard(degree=3), "degree must be an integer from 0 to 2"),
+        (lambda: Standard(center=[0.0], scale=[0.0]), r"scale\[0\] must be a number > 0"),
         (lambda: Standard(center=[0.0]), "center has 1 coordinates but scale has 0"),
-        (lambda: Standard(size=math.nan), "size must be a number above 0"),
+        (lambda: Standard(size=math.nan), "size must be a number > 0"),
         (lambda: bind(Standard(size=50), 2, 2), "norm of features exceed one"),
         (lambda: bind(Standard(2, [0.0], [1.0]), 2, 2), "Standard map .* 1 coordinates, .* has 2"),
         (
@@ -357,7 +357,7 @@ def test_a_function_is_a_map_and_may_modify_its_argument() -> None:
     [
         ([0.1, 0.2], r"'bad' must return shape \(1,\), got \(2,\)"),
         ([math.nan], "'bad' returned a non-finite value"),
-        (["a"], "'bad' must be real numbers"),
+        (["a"], "'bad' must be numbers"),
         ([1 + 2e-9], r"must be at most 1, got 1.000000002; divide .* at least 1.000000002"),
     ],
 )

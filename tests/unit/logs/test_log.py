@@ -133,7 +133,7 @@ def test_a_log_can_be_read_repeatedly_with_progress(path: Path) -> None:
         of == 5 if done == 5 else done < of <= 6 for _, done, of in steps
     )  # an estimate before the end
     assert sum(chunk.n for chunk in log.chunks()) == 5
-    with pytest.raises(InvalidParameterError, match="size must be a whole number"):
+    with pytest.raises(InvalidParameterError, match="size must be an integer"):
         log.chunks(0)
 
 

@@ -1,4 +1,4 @@
-"""The contextual policies against small independent computations."""
+"""Tests of contextual policies against small independent computations."""
 
 import copy
 import math
@@ -43,7 +43,7 @@ def mu(z: float) -> float:
 
 # --------------------------------------------------------------------------------- parameters
 
-REFUSED: list[tuple[str, str, list[Any]]] = [
+INVALID_PARAMETERS: list[tuple[str, str, list[Any]]] = [
     ("uss-pd", "delta", [0, 1, NAN, "x", None]),
     ("uss-pd-ridge", "sigma", [0, -1, INF, None, 10**400]),
     ("uss-pd", "kappa", [0, 0.26, NAN]),
@@ -65,15 +65,23 @@ REFUSED: list[tuple[str, str, list[Any]]] = [
 ]
 
 
-def test_a_parameter_out_of_range_is_refused_by_name() -> None:
-    for kind, name, values in REFUSED:
-        for value in values:
-            with pytest.raises(sw.errors.InvalidParameterError, match=rf"\b{name}\b"):
-                sw.make(kind, TWO, **{"context_dim": 2, name: value})
+@pytest.mark.parametrize(("policy", "name", "values"), INVALID_PARAMETERS)
+def test_an_invalid_parameter_is_rejected_by_name(
+    policy: str, name: str, values: list[Any]
+) -> None:
+    for value in values:
+        with pytest.raises(sw.errors.InvalidParameterError, match=rf"\b{name}\b"):
+            sw.make(policy, TWO, **{"context_dim": 2, name: value})
+
+
+def test_forced_rounds_must_be_a_number_or_auto() -> None:
     with pytest.raises(sw.errors.InvalidParameterError, match='"auto"'):
         sw.USSPD(TWO, context_dim=2, forced_rounds="always")
+
+
+def test_transitive_cannot_be_combined_with_reveals() -> None:
     with pytest.raises(
-        sw.errors.InvalidParameterError, match="transitive=True needs the complete context"
+        sw.errors.InvalidParameterError, match="transitive=True cannot be combined with reveals="
     ):
         sw.USSPD(THREE, context_dim=2, reveals=1, transitive=True)
 
@@ -88,15 +96,15 @@ def test_the_largest_cascade_distinguishes_all_its_outputs() -> None:
     np.testing.assert_allclose(theta, math.log(5 / 20), rtol=1e-3)
 
 
-def test_arms_that_are_no_pair_are_refused() -> None:
+def test_an_invalid_pair_is_rejected() -> None:
     policy = sw.USSPDRidge(THREE, context_dim=2)
     for pair in [(1, 0), (0, 0), (0, 3), (-1, 1)]:
-        for ask in (policy.theta, policy.gram, policy.observations, policy.radius):
+        for method in (policy.theta, policy.gram, policy.observations, policy.radius):
             with pytest.raises(sw.errors.InvalidParameterError, match="no pair"):
-                ask(*pair)
+                method(*pair)
 
 
-def test_contexts_may_be_any_numbers_in_any_memory() -> None:
+def test_contexts_may_have_any_numeric_type_and_memory_layout() -> None:
     forms: list[Callable[[Array], Any]] = [
         lambda x: x,
         lambda x: x.tolist(),
@@ -124,26 +132,28 @@ def test_the_first_rounds_go_to_the_last_arm(kind: Any, forced: Any) -> None:
     assert stops.tolist() == [2] * int(forced) + [0] * (20 - int(forced))
 
 
-def test_auto_ends_when_the_least_eigenvalue_of_all_pairs_is_one_exactly() -> None:
-    one, four = sw.Identity(), sw.Identity(bound=2)  # so many rounds give V = 1
-    for maps in ([one, four], [four, one]):
+def test_auto_stops_forcing_once_the_smallest_eigenvalue_of_all_pairs_is_one() -> None:
+    fast, slow = sw.Identity(), sw.Identity(bound=2)  # V = 1 after one round, and after four
+    for maps in ([fast, slow], [slow, fast]):
         policy = sw.USSPD(
             sw.Cascade([0, 2.0, 2.0]), sw.PerStage(maps), context_dim=1, forced_rounds="auto"
         )
         assert policy.run(np.ones((6, 1)), np.zeros((6, 3))).tolist() == [2, 2, 2, 2, 0, 0]
-    # nor is a first decision ever made without any round
-    fresh = sw.USSPD(sw.Cascade([0.1, 0.8, 0.9]), context_dim=2, forced_rounds=0)
-    assert fresh.decide([0.5, 0.5]).stop == 2
+
+
+def test_a_policy_without_rounds_runs_every_arm() -> None:
+    policy = sw.USSPD(sw.Cascade([0.1, 0.8, 0.9]), context_dim=2, forced_rounds=0)
+    assert policy.decide([0.5, 0.5]).stop == 2
 
 
 @pytest.mark.parametrize("kind", PAIRWISE)
-def test_a_free_arm_always_runs_and_one_that_costs_more_than_one_never_does(kind: Any) -> None:
+def test_a_free_arm_always_runs_and_an_arm_above_the_cost_of_an_error_never_does(kind: Any) -> None:
     contexts, _ = world(3, 300)
     policy = kind(sw.Cascade([0.1, 0.0, 0.9]), context_dim=2, forced_rounds=2)
     assert set(policy.run(contexts, np.ones((300, 3)))) == {1, 2}  # they always agree
     policy = kind(sw.Cascade([0.1, 1.5]), context_dim=2, forced_rounds=0)
     policy.run(contexts, np.tile([0, 1], (300, 1)))
-    assert set(policy.decide_many(contexts)) == {0}  # though they always disagree
+    assert set(policy.decide_many(contexts)) == {0}  # although they always disagree
 
 
 DEGENERATE: dict[str, Callable[[Array, NDArray[np.int64]], tuple[Any, Any]]] = {
@@ -158,13 +168,13 @@ DEGENERATE: dict[str, Callable[[Array, NDArray[np.int64]], tuple[Any, Any]]] = {
 
 @pytest.mark.parametrize("data", DEGENERATE)
 @pytest.mark.parametrize("kind", PAIRWISE)
-def test_degenerate_data_give_finite_answers(kind: Any, data: str) -> None:
+def test_degenerate_data_give_finite_estimates(kind: Any, data: str) -> None:
     features = sw.Identity() if data == "zero" else sw.Polynomial(degree=1)
     policy = kind(sw.Cascade([0.05, 0.3, 0.3]), features, 2, forced_rounds=5)
     contexts, outputs = DEGENERATE[data](*world(5, 250))
     policy.run(contexts, outputs)
     low, high = (-INF, INF) if kind is sw.USSAnchor else (0.0, 1.0)
-    for x in (*contexts[:10], [1.0, -1.0], [0.0, 0.0]):  # the last two were never seen
+    for x in (*contexts[:10], [1.0, -1.0], [0.0, 0.0]):  # the last two are new
         decision = policy.decide(x)
         for e in decision.evidence:
             for value in (e.disagreement, e.disagreement_ucb):
@@ -177,7 +187,7 @@ def test_degenerate_data_give_finite_answers(kind: Any, data: str) -> None:
         assert policy.decide(contexts[0]).stop == 2
 
 
-def test_a_pair_counts_the_rounds_that_revealed_it() -> None:
+def test_observations_counts_the_rounds_in_which_both_arms_ran() -> None:
     policy = sw.USSPDRidge(THREE, context_dim=2)
     contexts, outputs = world(11, 30)
     for n in range(30):
@@ -188,7 +198,7 @@ def test_a_pair_counts_the_rounds_that_revealed_it() -> None:
 
 @pytest.mark.parametrize("features", MAPS)
 @pytest.mark.parametrize("kind", [sw.USSPD, sw.USSPDRidge])
-def test_evidence_is_what_theta_gram_and_radius_say(kind: Any, features: str) -> None:
+def test_evidence_matches_theta_gram_and_radius(kind: Any, features: str) -> None:
     policy = kind(sw.Cascade([0.05, 0.35, 0.45]), MAPS[features], 2, forced_rounds=10)
     contexts, outputs = world(12, 300, differ=0.15)
     policy.run(contexts[:250], outputs[:250])
@@ -220,44 +230,44 @@ def test_evidence_is_what_theta_gram_and_radius_say(kind: Any, features: str) ->
 @pytest.mark.parametrize(
     "name", ["uss-laplace", "uss-anchor", "uss-pd", "uss-pd-ridge", "thompson", "uss-ucb", "uss-ts"]
 )
-def test_evidence_supports_the_decision_whatever_is_learned_later(name: str) -> None:
-    more = {"explore": 0} if name == "uss-anchor" else {}
-    policy: Any = sw.make(name, THREE, context_dim=2, **more)
+def test_evidence_supports_the_decision_after_further_learning(name: str) -> None:
+    options = {"explore": 0} if name == "uss-anchor" else {}
+    policy: Any = sw.make(name, THREE, context_dim=2, **options)
     contexts, outputs = world(14, 300, differ=0.1)
     policy.run(contexts, outputs)
     for t, x in enumerate(contexts[:50]):
         decision = policy.decide(x)
-        before = decision.evidence if t % 2 else None  # or first asked for after learning
+        before = decision.evidence if t % 2 else None  # otherwise computed only after learning
         policy.observe(x, [1, 0, 1])
         evidence = decision.evidence
         assert before in (None, evidence)
-        here = [e for e in evidence if e.first == decision.stop]
-        assert len(here) == 2 - decision.stop
-        assert all(e.gap_won for e in here)
+        at_stop = [e for e in evidence if e.first == decision.stop]
+        assert len(at_stop) == 2 - decision.stop
+        assert all(e.gap_won for e in at_stop)
         for i in range(decision.stop):
             assert not all(e.gap_won for e in evidence if e.first == i)
 
 
-def test_evidence_covers_gaps_that_no_probability_reaches() -> None:
-    for cost, stop in ((0.0, 1), (1.0, 1), (2.0, 0)):
-        policy = sw.USSPD(sw.Cascade([0.1, cost]), context_dim=2, forced_rounds=0)
-        policy.observe([1.0, 0.0], [1, 1])
-        decision = policy.decide([0.0, 1.0])  # a direction never seen: the bound is 1
-        (e,) = decision.evidence
-        assert (decision.stop, e.gap, e.gap_won) == (stop, cost, stop == 0)
+@pytest.mark.parametrize(("cost", "stop"), [(0.0, 1), (1.0, 1), (2.0, 0)])
+def test_evidence_covers_gaps_outside_the_range_of_probabilities(cost: float, stop: int) -> None:
+    policy = sw.USSPD(sw.Cascade([0.1, cost]), context_dim=2, forced_rounds=0)
+    policy.observe([1.0, 0.0], [1, 1])
+    decision = policy.decide([0.0, 1.0])  # in an unobserved direction the bound is 1
+    (e,) = decision.evidence
+    assert (decision.stop, e.gap, e.gap_won) == (stop, cost, stop == 0)
 
 
-def test_many_features_are_warned_of_and_need_no_estimate_before_as_many_rounds() -> None:
-    sw.USSPD(TWO, context_dim=250)  # a warning would be an error here
+def test_many_features_issue_a_warning_and_are_not_estimated_from_fewer_rounds() -> None:
+    sw.USSPD(TWO, context_dim=250)  # pytest turns warnings into errors
     with pytest.warns(sw.errors.WideFeaturesWarning, match="400 features"):
         policy = sw.USSPD(THREE, context_dim=400, forced_rounds=10)
     contexts = np.random.default_rng(0).uniform(-1, 1, (60, 400))
     stops = policy.run(contexts, np.zeros((60, 3), dtype=np.int64))
-    assert (stops == 2).all()  # every context has directions that were never seen
+    assert (stops == 2).all()  # every context has unobserved directions
     assert policy.effort["passes"] == 0
 
 
-def test_a_function_may_give_fewer_features_than_a_context_has_numbers() -> None:
+def test_a_function_may_return_fewer_features_than_the_context_has_values() -> None:
     policy = sw.USSLaplace(TWO, lambda x: x[:2] / 3, context_dim=8, labels=5)
     x = np.linspace(0, 1, 8)
     policy.observe(x, [0, 1])
@@ -267,36 +277,35 @@ def test_a_function_may_give_fewer_features_than_a_context_has_numbers() -> None
     assert (policy.rounds, policy.labels.came) == (2, 1)
 
 
-def test_a_policy_that_saw_any_output_can_be_copied() -> None:
+def test_a_policy_can_be_copied_after_outputs_that_cannot_be_pickled() -> None:
     policy, output = sw.USSLaplace(TWO, context_dim=1), lambda: None
     policy.observe([0.5], [output, output])
     assert copy.deepcopy(policy).rounds == 1
-    assert b"secret" not in pickle.dumps(_after_secret())
 
 
-def _after_secret() -> sw.USSLaplace:
+def test_a_pickled_policy_contains_no_outputs() -> None:
     policy = sw.USSLaplace(TWO, context_dim=1)
     policy.observe([0.5], ["a secret answer", "another"])
-    return policy
+    assert b"secret" not in pickle.dumps(policy)
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
+    ("changes", "message"),
     [
-        ({"stop": 7}, "stop must be a whole number from 0 to 1"),
+        ({"stop": 7}, "stop must be an integer from 0 to 1"),
         ({"rule_stop": -1}, "rule_stop"),
         ({"differ": np.ones((1, 1), dtype=np.bool_)}, "a row and a column for each of the 2 arms"),
     ],
 )
-def test_a_round_made_by_hand_is_checked(changed: dict[str, Any], words: str) -> None:
+def test_learn_rejects_an_invalid_observation(changes: dict[str, Any], message: str) -> None:
     policy = sw.USSLaplace(TWO, context_dim=1)
-    round_ = replace(sw.Observation([0.5], 1, 1, np.ones((2, 2), dtype=np.bool_)), **changed)
-    with pytest.raises(sw.errors.InvalidInputError, match=words):
-        policy.learn(round_)
+    observation = replace(sw.Observation([0.5], 1, 1, np.ones((2, 2), dtype=np.bool_)), **changes)
+    with pytest.raises(sw.errors.InvalidInputError, match=message):
+        policy.learn(observation)
     assert policy.rounds == 0
 
 
-def test_labels_of_a_record_are_ignored_by_a_policy_that_asks_for_none() -> None:
+def test_labels_of_a_record_are_ignored_by_a_policy_that_requests_none() -> None:
     record = sw.RecordedRounds(
         contexts=np.zeros((5, 1)),
         differ=np.zeros((5, 1), dtype=np.uint8),
@@ -311,7 +320,7 @@ def test_labels_of_a_record_are_ignored_by_a_policy_that_asks_for_none() -> None
         assert (policy.rounds, policy.labels.came) == (5, 0)
 
 
-def test_a_callback_that_raises_is_called_once_the_round_was_learned() -> None:
+def test_rounds_are_learned_before_a_callback_raises() -> None:
     policy = sw.USSPD(TWO, sw.Polynomial(1), context_dim=1, forced_rounds=1000)
     policy.watch(lambda change: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -319,9 +328,9 @@ def test_a_callback_that_raises_is_called_once_the_round_was_learned() -> None:
     assert policy.rounds == 1000
 
 
-def test_restoring_goes_on_watching() -> None:
-    policy, found = sw.USSPD(TWO, sw.Polynomial(1), 1, forced_rounds=1000), list[sw.Change]()
-    policy.watch(found.append)
+def test_restore_keeps_the_callback() -> None:
+    policy, changes = sw.USSPD(TWO, sw.Polynomial(1), 1, forced_rounds=1000), list[sw.Change]()
+    policy.watch(changes.append)
     policy.restore(sw.USSPD(TWO, sw.Polynomial(1), 1, forced_rounds=1000).state())
     policy.run([[0.5]] * 1000, [[1, 1]] * 640 + [[1, 2]] * 360)
-    assert len(found) == 1
+    assert len(changes) == 1

@@ -1,4 +1,4 @@
-"""Saved policies: complete or not at all, and nothing in a file is trusted before it is checked."""
+"""Tests of saving and loading policies: atomic writes and validation of file contents."""
 
 import hashlib
 import math
@@ -33,8 +33,8 @@ CONTEXTS = RNG.uniform(-1, 1, (60, 2))
 OUTPUTS = RNG.integers(0, 2, (60, 3))
 
 
-def loaded(path: Path, **given: Any) -> Any:
-    return sw.load(path, **given)
+def load(path: Path, **options: Any) -> Any:
+    return sw.load(path, **options)
 
 
 def trained(name: str = "uss-pd", **parameters: Any) -> Any:
@@ -49,7 +49,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def craft(path: Path, policy: sw.Policy, /, without: str = "", **changes: Any) -> None:
-    """Save with some fields, or some of ``arrays``, replaced: the checksum is right."""
+    """Save with some fields, or some of ``arrays``, replaced and a valid checksum."""
     policy.save(path)
     saved = persistence._read(path, path.read_bytes())
     arrays = saved.arrays | {
@@ -73,7 +73,7 @@ def assert_corrupt(path: Path, match: str = "") -> None:
 # ------------------------------------------------------------------------------- damaged files
 
 
-def test_a_truncated_longer_or_foreign_file_is_refused(path: Path) -> None:
+def test_a_truncated_extended_or_foreign_file_is_rejected(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         sw.load(path)
     trained().save(path)
@@ -88,42 +88,44 @@ def test_a_truncated_longer_or_foreign_file_is_refused(path: Path) -> None:
     assert_corrupt(path)
 
 
-def test_a_single_flipped_bit_is_found_wherever_it_is(path: Path) -> None:
+def test_a_single_flipped_bit_is_detected(path: Path) -> None:
     trained("uss-ucb").save(path)
     content = path.read_bytes()
-    for place in [*range(44), *range(44, len(content), 7)]:
+    for position in [*range(44), *range(44, len(content), 7)]:
         damaged = bytearray(content)
-        damaged[place] ^= 1 << place % 8
-        in_version = 8 <= place < 12
+        damaged[position] ^= 1 << position % 8
+        in_version = 8 <= position < 12
         with pytest.raises(
             sw.errors.UnsupportedVersionError if in_version else sw.errors.CorruptFileError
         ):
             persistence.decode(bytes(damaged))
 
 
-def test_another_version_is_named_with_what_to_do(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "advice"), [(10, "update Stopwise"), (0, "observe_many"), (2, "observe_many")]
+)
+def test_another_version_is_rejected_with_advice(version: int, advice: str, path: Path) -> None:
     trained().save(path)
     body = path.read_bytes()[persistence._HEAD :]
-    for version, advice in ((10, "Update Stopwise"), (0, "observe_many"), (2, "observe_many")):
-        write(path, body, version=version)
-        with pytest.raises(sw.errors.UnsupportedVersionError, match=f"format {version}.*{advice}"):
-            sw.load(path)
+    write(path, body, version=version)
+    with pytest.raises(sw.errors.UnsupportedVersionError, match=f"format {version}.*{advice}"):
+        sw.load(path)
 
 
-# ------------------------------------------- a right checksum does not make the contents right
+# ---------------------------------------------------- invalid contents with a valid checksum
 
 
 def raw(dtype: str, shape: tuple[int, ...], size: int) -> dict[str, Any]:
     return {"arrays": {"learner": persistence._Array(dtype, shape, b"\0" * size)}}
 
 
-IMPOSSIBLE: list[dict[str, Any]] = [
+INVALID: list[dict[str, Any]] = [
     {"policy": "uss-xyz"},
     {"cascade": {}},
     {"cascade": {**CASCADE.to_dict(), "costs": [0.1, -1.0, 0.2]}},
     {"cascade": {**CASCADE.to_dict(), "names": 3}},
     *({"features": spec} for spec in (None, {}, {"kind": "shared", "maps": 3})),
-    *({"parameters": given} for given in ({"delta": 2.0}, {"unheard_of": 1})),
+    *({"parameters": parameters} for parameters in ({"delta": 2.0}, {"unknown": 1})),
     {"parameters": {"delta": 0.05, "forced_rounds": math.inf}},
     *({"arrays": {"learner": np.zeros(shape, np.uint8)}} for shape in ((2, 8), ())),
     {"arrays": {"learner": np.zeros(8)}},
@@ -131,21 +133,21 @@ IMPOSSIBLE: list[dict[str, Any]] = [
 ]
 
 
-def test_impossible_contents_are_refused_and_the_file_is_named(path: Path) -> None:
+def test_invalid_contents_are_rejected_with_the_name_of_the_file(path: Path) -> None:
     for body in (b"", b"\xc1", b"\x80", msgspec.msgpack.encode([1, 2])):
         write(path, body)
         assert_corrupt(path)
-    for changes in IMPOSSIBLE:
+    for changes in INVALID:
         craft(path, trained(), **changes)
         assert_corrupt(path)
     craft(path, trained(), features={"kind": "shared", "context_dim": 2, "n_arms": 3, "maps": [{}]})
-    assert_corrupt(path, f"{path.name}: its features")
+    assert_corrupt(path, f"{path.name}: invalid features")
     with pytest.raises(sw.errors.FeaturesMismatchError, match=path.name):
         sw.load(path, features=sw.Identity())
 
 
 @pytest.mark.parametrize("name", ["uss-pd", "uss-ucb", "thompson", "random-depth"])
-def test_a_missing_array_is_refused(name: str, path: Path) -> None:
+def test_a_missing_array_is_rejected(name: str, path: Path) -> None:
     policy = trained(name)
     for missing in policy.state():
         craft(path, policy, without=missing)
@@ -156,23 +158,23 @@ COUNTS: list[tuple[str, Any]] = [
     ("n", [1.5] * 3),
     ("n", [-4] * 3),
     ("n", [60] * 4),
-    ("n", [10, 20, 30]),  # a deeper arm was revealed more often
+    ("n", [10, 20, 30]),  # a deeper arm ran more often
     ("disagreed", [[99] * 3] * 3),
     ("disagreed", [[0, 0, 0], [1, 0, 0], [0, 1, 0]]),
-    *(("rounds", given) for given in ([-5], [[]], [math.inf], [1])),
-    *(("random", given) for given in ([0] * 4, [1] * 5)),
+    *(("rounds", values) for values in ([-5], [[]], [math.inf], [1])),
+    *(("random", values) for values in ([0] * 4, [1] * 5)),
 ]
 
 
+@pytest.mark.parametrize(("array", "values"), COUNTS)
 @pytest.mark.parametrize("name", ["uss-ucb", "uss-ts"])
-def test_counts_that_contradict_each_other_are_refused(name: str, path: Path) -> None:
-    for part, given in COUNTS:
-        craft(path, trained(name), arrays={part: np.array(given)})
-        assert_corrupt(path)
+def test_inconsistent_counts_are_rejected(name: str, array: str, values: Any, path: Path) -> None:
+    craft(path, trained(name), arrays={array: np.array(values)})
+    assert_corrupt(path)
 
 
 @pytest.mark.parametrize("decisions", [[-1], [1, 2], [0.5]])
-def test_an_impossible_number_of_decisions_is_refused_and_changes_nothing(
+def test_an_invalid_number_of_decisions_is_rejected_and_changes_nothing(
     decisions: list[float], path: Path
 ) -> None:
     policy = trained("random-depth")
@@ -184,11 +186,11 @@ def test_an_impossible_number_of_decisions_is_refused_and_changes_nothing(
     assert_same(before, policy.state())
 
 
-# ---------------------------------------------------- bytes of a learner that contradict each other
+# ---------------------------------------------------------------- inconsistent learner states
 
 
 def small() -> sw.USSPD:
-    """Eighty rounds, each with its own context; some went to arm 1 only."""
+    """Return a policy after 80 rounds with distinct contexts, some of which stopped at arm 1."""
     policy = trained(forced_rounds=20)
     for x in np.random.default_rng(2).uniform(-1, 1, (20, 2)):
         policy.observe(x, [0, 1])
@@ -196,7 +198,7 @@ def small() -> sw.USSPD:
 
 
 def large() -> sw.USSPD:
-    """More rows than are stored once with counts."""
+    """Return a policy with more rows than are counted."""
     policy = sw.USSPD(CASCADE, context_dim=2)
     rng = np.random.default_rng(1)
     for x, stop in zip(rng.uniform(-1, 1, (8600, 2)), rng.integers(1, 3, 8600), strict=True):
@@ -206,7 +208,7 @@ def large() -> sw.USSPD:
 
 
 def exploring() -> sw.USSPD:
-    """Stages reveal the context: answers were drawn."""
+    """Return a policy with revealed context and drawn answers."""
     policy = sw.USSPD(CASCADE, sw.Identity(), 1, reveals=[0, 1], forced_rounds=5, explore=0.25)
     for x, outputs in zip(CONTEXTS, OUTPUTS.tolist(), strict=True):
         policy.observe(x, outputs[: 2 + int(x[0] > 0)], rule_stop=1)
@@ -214,8 +216,8 @@ def exploring() -> sw.USSPD:
     return policy
 
 
-def held() -> sw.USSLaplace:
-    """Features are still to be fitted; some rounds have their label."""
+def unfitted() -> sw.USSLaplace:
+    """Return a policy with labels whose features are not fitted yet."""
     policy = sw.USSLaplace(CASCADE, context_dim=2, labels=20)
     policy.run(CONTEXTS, OUTPUTS, labels=OUTPUTS[:, -1])
     assert policy.labels.came > 0
@@ -223,7 +225,7 @@ def held() -> sw.USSLaplace:
 
 
 def labelled() -> sw.USSPD:
-    """Every round with its right answer."""
+    """Return a policy with a label for every round."""
     policy = trained(forced_rounds=20)
     for x, outputs in zip(CONTEXTS, OUTPUTS.tolist(), strict=True):
         policy.learn_label(label_of(x, outputs, 1))
@@ -232,7 +234,7 @@ def labelled() -> sw.USSPD:
 
 
 def unanswered() -> sw.USSLaplace:
-    """Labels asked for; some came, some were passed over, and some still wait."""
+    """Return a policy with received, missing and open label requests."""
     policy = sw.USSLaplace(CASCADE, sw.Polynomial(1), 2, labels=0.9)
     labels = np.array([1 if t % 3 and t < 45 else None for t in range(len(CONTEXTS))])
     policy.run(CONTEXTS, OUTPUTS, labels=labels)
@@ -247,23 +249,26 @@ def thompson() -> sw.Thompson:
 
 
 LEARNERS: dict[str, Callable[[], PairwisePolicy]] = {
-    make.__name__: make for make in (small, large, exploring, labelled, unanswered, thompson, held)
+    make.__name__: make
+    for make in (small, large, exploring, labelled, unanswered, thompson, unfitted)
 }
-DEEP, SHORT = "history.2.counted.0", "history.1.counted.0"  # rounds to the last arm; to arm 1
-LAST_ONCE = "history.1.single.3"  # which is not full
+# Blocks of counted rows: rounds to the last arm, and to arm 1.
+DEEP = "history.2.counted.0"
+SHORT = "history.1.counted.0"
+LAST_SINGLE = "history.1.single.3"  # not full
 
-# What is written into each part of a learner: (value, *place); everywhere without a place.
-WRONG_VALUES: dict[str, dict[str, list[tuple[Any, ...]]]] = {
+# Values written into each part of a learner: (value, *index); everywhere without an index.
+INVALID_VALUES: dict[str, dict[str, list[tuple[Any, ...]]]] = {
     "small": {
         "rounds": [(5,), (2**60,)],
         "explored": [(2,)],
-        "beaten_by": [(3, 0), (10**12, 1), (-3, 0), (1, 1)],  # no arm; not deeper than the arm
+        "beaten_by": [(3, 0), (10**12, 1), (-3, 0), (1, 1)],  # out of range; not deeper
         "history.2.counted.blocks": [(0,), (2,), (2**62,)],
         f"{DEEP}.rows": [(0,), (65,), (59,), (61,)],
         f"{DEEP}.x": [(math.nan, 1, 3), (1e300, 0, 0), (2.5, 0, 0)],
         f"{DEEP}.counts": [(0, 0), (2**31 - 1, 0), (1, 63)],
         f"{DEEP}.positives": [(2, 0, 0), (1, 0, 63)],
-        f"{SHORT}.positives": [(1, 1, 0)],  # of a pair whose second arm did not run
+        f"{SHORT}.positives": [(1, 1, 0)],  # a pair whose second arm did not run
         "history.entries": [(4097,)],
         "history.index": [(3, 0, 0), (63, 0, 1), (2**32 - 1, 0, 1)],
         "gram.0.count": [(81.0,), (1.0,)],
@@ -280,9 +285,9 @@ WRONG_VALUES: dict[str, dict[str, list[tuple[Any, ...]]]] = {
         "label.any": [(2,), (1,)],
     },
     "large": {
-        f"{LAST_ONCE}.answers": [(1 << 63, 0)],  # of no row
+        f"{LAST_SINGLE}.answers": [(1 << 63, 0)],  # a missing row
         "history.1.single.0.answers": [(1, 1)],
-        f"{LAST_ONCE}.rows": [(29,)],
+        f"{LAST_SINGLE}.rows": [(29,)],
     },
     "exploring": {"gram.1.count": [(121.0,)], "model.0.count": [(1.0,)]},
     "labelled": {
@@ -316,7 +321,7 @@ WRONG_VALUES: dict[str, dict[str, list[tuple[Any, ...]]]] = {
 
 
 def without_last_row(parts: archive.Parts, block: str = DEEP) -> None:
-    """Take the last row from a block, so that the block itself is consistent."""
+    """Remove the last row of a block, leaving the block itself consistent."""
     parts[f"{block}.rows"] -= 1
     n = int(parts[f"{block}.rows"][0])
     parts[f"{block}.x"] = parts[f"{block}.x"][:, :n].copy()
@@ -330,7 +335,7 @@ def fewer_contexts_in_index(parts: archive.Parts) -> None:
 
 
 def room_in_index(parts: archive.Parts) -> None:
-    """Leave room in the index, although rows are stored singly because it is full."""
+    """Remove an entry of the full index although single rows exist."""
     last = int(parts["history.2.counted.blocks"][0]) - 1
     without_last_row(parts, f"history.2.counted.{last}")
     index = parts["history.index"].tolist()
@@ -339,86 +344,88 @@ def room_in_index(parts: archive.Parts) -> None:
     parts["history.entries"] -= 1
 
 
-def place_twice_in_index(parts: archive.Parts) -> None:
+def duplicate_index_entry(parts: archive.Parts) -> None:
     parts["history.index"][1] = parts["history.index"][0]
 
 
-def context_twice(parts: archive.Parts) -> None:
+def duplicate_context(parts: archive.Parts) -> None:
     parts[f"{DEEP}.x"][:, 1] = parts[f"{DEEP}.x"][:, 0]
 
 
-def labels_missing(parts: archive.Parts) -> None:
+def without_labels(parts: archive.Parts) -> None:
     for name in [name for name in parts if name.startswith("label.") and name[6].isdigit()]:
         del parts[name]
 
 
-WRONG_STRUCTURE: dict[str, list[Callable[[archive.Parts], None]]] = {
-    "small": [without_last_row, fewer_contexts_in_index, place_twice_in_index, context_twice],
+INVALID_STRUCTURE: dict[str, list[Callable[[archive.Parts], None]]] = {
+    "small": [without_last_row, fewer_contexts_in_index, duplicate_index_entry, duplicate_context],
     "large": [without_last_row, room_in_index, fewer_contexts_in_index],
-    "labelled": [labels_missing],
+    "labelled": [without_labels],
 }
 
 
 @cache
 def saved(name: str) -> tuple[PairwisePolicy, dict[str, NDArray[Any]]]:
-    """Return a learner, and its state as it must stay."""
+    """Return a policy and its state."""
     policy = LEARNERS[name]()
     return policy, policy.state()
 
 
-def assert_refused(name: str, learner: NDArray[np.uint8]) -> None:
-    """Refused by a trained policy, whose state stays as it was."""
+def assert_rejected(name: str, learner: NDArray[np.uint8]) -> None:
+    """Assert that a trained policy rejects a learner state and keeps its own."""
     policy, before = saved(name)
     with pytest.raises(ValueError, match=r"."):
         policy.restore(before | {"learner": learner})
     assert_same(before, policy.state())
 
 
-def refused(name: str, change: Callable[[archive.Parts], object]) -> None:
+def assert_change_rejected(name: str, change: Callable[[archive.Parts], object]) -> None:
     parts = archive.parts(saved(name)[0])
     before = archive.joined(parts)
     change(parts)
     assert not np.array_equal(archive.joined(parts), before)
-    assert_refused(name, archive.joined(parts))
+    assert_rejected(name, archive.joined(parts))
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_a_number_that_is_not_finite_or_a_negative_count_is_refused_in_every_part(
-    name: str,
-) -> None:
+def test_infinite_numbers_and_negative_counts_are_rejected(name: str) -> None:
     parts = archive.parts(saved(name)[0])
-    named = {re.sub(r"\d+", "", part): part for part, held in parts.items() if held.size}
-    wrong = {"f": (math.nan, -math.inf), "i": (-1,), "u": ()}
-    for part in named.values():  # the last of its kind
-        for value in wrong[parts[part].dtype.kind]:
-            refused(name, lambda parts, part=part, v=value: parts[part].flat.__setitem__(-1, v))
+    last = {re.sub(r"\d+", "", part): part for part, array in parts.items() if array.size}
+    invalid = {"f": (math.nan, -math.inf), "i": (-1,), "u": ()}
+    for part in last.values():
+        for value in invalid[parts[part].dtype.kind]:
+            assert_change_rejected(
+                name, lambda parts, part=part, v=value: parts[part].flat.__setitem__(-1, v)
+            )
 
 
-@pytest.mark.parametrize("name", WRONG_VALUES)
-def test_wrong_values_in_a_learner_are_refused(name: str) -> None:
-    for part, values in WRONG_VALUES[name].items():
-        for value, *place in values:
-            at = tuple(place) or ...
-            refused(name, lambda parts, p=part, v=value, at=at: parts[p].__setitem__(at, v))
-    for change in WRONG_STRUCTURE.get(name, []):
-        refused(name, change)
+@pytest.mark.parametrize("name", INVALID_VALUES)
+def test_invalid_values_in_a_learner_are_rejected(name: str) -> None:
+    for part, values in INVALID_VALUES[name].items():
+        for value, *position in values:
+            index = tuple(position) or ...
+            assert_change_rejected(
+                name, lambda parts, p=part, v=value, index=index: parts[p].__setitem__(index, v)
+            )
+    for change in INVALID_STRUCTURE.get(name, []):
+        assert_change_rejected(name, change)
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_a_cascade_of_another_length_or_plan_is_refused(name: str, path: Path) -> None:
+def test_a_learner_state_of_the_wrong_length_or_plan_is_rejected(name: str, path: Path) -> None:
     policy, before = saved(name)
-    learner, ends, end = before["learner"], {0}, 0
-    for part in archive.parts(policy).values():  # at its end, within it, within a number of it
-        ends |= {end + part.nbytes // 2, end + part.itemsize // 2}
-        end += part.nbytes
-        ends |= {end}
-    for length in sorted(ends - {end})[:: 1 + len(ends) // 100]:
+    learner, lengths, size = before["learner"], {0}, 0
+    for part in archive.parts(policy).values():  # cut after, within and inside a number of a part
+        lengths |= {size + part.nbytes // 2, size + part.itemsize // 2}
+        size += part.nbytes
+        lengths |= {size}
+    for length in sorted(lengths - {size})[:: 1 + len(lengths) // 100]:
         with pytest.raises(ValueError, match=r"."):
             policy.restore(before | {"learner": learner[:length]})
-    assert_refused(name, learner[: end // 2])
-    for more in (1, 8, 4096):
-        assert_refused(name, np.concatenate([learner, learner[:more]]))
-    assert_refused(name, saved("labelled" if name == "exploring" else "exploring")[1]["learner"])
+    assert_rejected(name, learner[: size // 2])
+    for extra in (1, 8, 4096):
+        assert_rejected(name, np.concatenate([learner, learner[:extra]]))
+    assert_rejected(name, saved("labelled" if name == "exploring" else "exploring")[1]["learner"])
     craft(path, policy, arrays={"learner": learner[:-1]})
     assert_corrupt(path)
 
@@ -426,18 +433,27 @@ def test_a_cascade_of_another_length_or_plan_is_refused(name: str, path: Path) -
 # -------------------------------------------------------------------- a changed cascade, features
 
 
-def test_loading_for_a_changed_cascade_names_the_difference(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("cascade", "difference"),
+    [
+        (sw.Cascade([0.05, 0.2, 0.2], names=NAMES), "'model' cost 0.15, now 0.2"),
+        (sw.Cascade(CASCADE.costs, ["rule", "tree", "expert"]), "named 'model', now 'tree'"),
+        (sw.Cascade([0.05, 0.15], names=NAMES[:2]), "3 arms, now 2"),
+        (sw.Cascade(CASCADE.costs, NAMES, tradeoff=[1, 1, 2]), "trade-off 1, now 2"),
+    ],
+)
+def test_load_names_the_difference_to_a_changed_cascade(
+    cascade: sw.Cascade, difference: str, path: Path
+) -> None:
     trained().save(path)
-    for difference, cascade in {
-        "'model' cost 0.15, now 0.2": sw.Cascade([0.05, 0.2, 0.2], names=NAMES),
-        "named 'model', now 'tree'": sw.Cascade(CASCADE.costs, ["rule", "tree", "expert"]),
-        "3 arms, now 2": sw.Cascade([0.05, 0.15], names=NAMES[:2]),
-        "trade-off 1, now 2": sw.Cascade(CASCADE.costs, NAMES, tradeoff=[1, 1, 2]),
-    }.items():
-        with pytest.raises(sw.errors.CascadeMismatchError, match=difference):
-            sw.load(path, cascade=cascade)
-    near = sw.Cascade.from_cumulative([0.05, 0.2, 0.4], names=NAMES)  # equal but for rounding
-    assert sw.load(path, cascade=near).cascade == CASCADE
+    with pytest.raises(sw.errors.CascadeMismatchError, match=difference):
+        sw.load(path, cascade=cascade)
+
+
+def test_load_accepts_a_cascade_that_differs_by_rounding(path: Path) -> None:
+    trained().save(path)
+    rounded = sw.Cascade.from_cumulative([0.05, 0.2, 0.4], names=NAMES)
+    assert sw.load(path, cascade=rounded).cascade == CASCADE
 
 
 def radial(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -448,27 +464,27 @@ def skewed(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([1.0, x[0] ** 3 + x[1] ** 2]) / 3
 
 
-def test_a_custom_map_must_be_given_again_under_any_name(path: Path) -> None:
+def test_a_custom_map_must_be_passed_again_under_any_name(path: Path) -> None:
     policy = trained(features=radial)
     policy.save(path)
     with pytest.raises(
         sw.errors.FeaturesMismatchError, match=r"'radial' \(2 features\).*features="
     ):
         sw.load(path)
-    for given in (radial, lambda x: radial(x)):
-        assert_same(sw.load(path, features=given).state(), policy.state())
+    for features in (radial, lambda x: radial(x)):
+        assert_same(sw.load(path, features=features).state(), policy.state())
     for other in (skewed, lambda x: [0.5], sw.Identity(), sw.PerStage([sw.Identity()])):
         with pytest.raises(sw.errors.FeaturesMismatchError):
             sw.load(path, features=other)
 
 
-def test_a_map_that_fails_where_it_is_never_evaluated_can_be_saved(path: Path) -> None:
+def test_a_map_that_fails_at_the_fixed_contexts_can_be_saved(path: Path) -> None:
     inverse = sw.Custom(lambda x: [1 / (1 + 1 / abs(float(x[0])))], n_features=1)  # not at zero
     trained(features=inverse).save(path)
-    assert loaded(path, features=inverse).rounds == 60
+    assert load(path, features=inverse).rounds == 60
 
 
-def test_built_in_maps_are_restored_and_checked_if_given(path: Path) -> None:
+def test_built_in_maps_are_restored_and_compared_with_features(path: Path) -> None:
     features = sw.PerStage([sw.Identity(), sw.Polynomial()])
     policy = trained(features=features)
     policy.save(path)
@@ -477,15 +493,15 @@ def test_built_in_maps_are_restored_and_checked_if_given(path: Path) -> None:
         sw.load(path, features=sw.Polynomial(degree=3))
 
 
-# ------------------------------------------------------------------------- complete or not at all
+# ---------------------------------------------------------------------------- atomic writing
 
 
-def test_saving_replaces_the_old_file_and_leaves_nothing_else(path: Path) -> None:
+def test_save_replaces_the_old_file_and_leaves_no_other_files(path: Path) -> None:
     policy = trained("uss-ucb")
     policy.save(path)
     policy.observe(0.0, [1])
     policy.save(str(path))
-    assert loaded(path).rounds == 61
+    assert load(path).rounds == 61
     first = path.read_bytes()
     policy.save(path)
     assert path.read_bytes() == first
@@ -497,7 +513,7 @@ def test_saving_replaces_the_old_file_and_leaves_nothing_else(path: Path) -> Non
     assert sorted(p.name for p in path.parent.iterdir()) == [path.name, "taken"]
 
 
-SAVE_FOR_EVER = """
+SAVE_FOREVER = """
 import sys, stopwise as sw
 policy = sw.USSUCB(sw.Cascade([0.1] * 3))
 for _ in range(10**9):
@@ -510,20 +526,20 @@ def test_a_process_killed_while_saving_leaves_a_complete_file(path: Path) -> Non
     sw.USSUCB(sw.Cascade([0.1] * 3)).save(path)
     source = str(Path(str(sw.__file__)).parents[1])
     saver = subprocess.Popen(
-        [sys.executable, "-c", SAVE_FOR_EVER, path], env=os.environ | {"PYTHONPATH": source}
+        [sys.executable, "-c", SAVE_FOREVER, path], env=os.environ | {"PYTHONPATH": source}
     )
     seen = [0]
-    give_up = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     try:
-        # A process stopped at any moment has left on disk what a killed one would have.
-        while len(set(seen)) <= 20 and time.monotonic() < give_up:
+        # A stopped process leaves the same files as a killed one.
+        while len(set(seen)) <= 20 and time.monotonic() < deadline:
             saver.send_signal(signal.SIGSTOP)
-            seen.append(loaded(path).rounds)
+            seen.append(load(path).rounds)
             saver.send_signal(signal.SIGCONT)
             os.sched_yield()
     finally:
         saver.kill()
         saver.wait()
-    assert loaded(path).rounds >= seen[-1]
+    assert load(path).rounds >= seen[-1]
     assert seen == sorted(seen)
     assert len(set(seen)) > 20

@@ -1,4 +1,4 @@
-"""Recorded rounds: checks of their arrays, and labels that are read only where they are known."""
+"""Tests of recorded rounds: validation, labels and selection."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def policy() -> sw.USSLaplace:
     [
         ({"answered": np.array([3, 2, 1, -1])}, r"answered must be .* 0 to 3"),
         ({"answered": np.array([3, 2, 1, 4])}, r"answered must be .* 0 to 3"),
-        ({"failed": np.zeros(3, dtype=np.bool_)}, "failed must be 4 values"),
+        ({"failed": np.zeros(3, dtype=np.bool_)}, "failed must have 4 values"),
         ({"labelled": None}, "labelled is missing"),
         ({"right": None}, "right is missing"),
         ({"right": np.zeros((4, 2), dtype=np.bool_)}, r"right must be .* \(4, 3\), .* \(4, 2\)"),
@@ -37,35 +37,33 @@ def policy() -> sw.USSLaplace:
         ({"labelled": np.zeros(3, dtype=np.bool_)}, r"labelled must be .* \(4,\), .* \(3,\)"),
     ],
 )
-def test_arrays_that_contradict_the_cascade_are_refused(
-    changes: dict[str, Any], message: str
-) -> None:
-    empty = policy()
+def test_inconsistent_arrays_are_rejected(changes: dict[str, Any], message: str) -> None:
+    untrained = policy()
     with pytest.raises(sw.errors.InvalidOutputsError, match=message):
-        empty.run_recorded(replace(ROUNDS, **changes))
-    assert empty.rounds == 0
+        untrained.run_recorded(replace(ROUNDS, **changes))
+    assert untrained.rounds == 0
 
 
-def test_only_labels_that_are_known_are_learned() -> None:
+def test_rounds_without_a_label_are_not_learned_as_labelled() -> None:
     assert ROUNDS.right is not None
     assert ROUNDS.labelled is not None
-    one, other = policy(), policy()
-    one.run_recorded(replace(ROUNDS, answered=np.full(4, 3)))
-    changed = np.where(ROUNDS.labelled[:, None], ROUNDS.right, True)
-    other.run_recorded(replace(ROUNDS, answered=np.full(4, 3), right=changed))
-    assert one.labels.came == 2
-    assert_same(one.state(), other.state())
+    original, changed = policy(), policy()
+    original.run_recorded(replace(ROUNDS, answered=np.full(4, 3)))
+    right = np.where(ROUNDS.labelled[:, None], ROUNDS.right, True)
+    changed.run_recorded(replace(ROUNDS, answered=np.full(4, 3), right=right))
+    assert original.labels.came == 2
+    assert_same(original.state(), changed.state())
 
 
-@pytest.mark.parametrize("which", [slice(1, 3), [1, 2], [False, True, True, False]])
-def test_rounds_are_selected_by_slices_indices_and_masks(which: Any) -> None:
-    part = ROUNDS.select(which if isinstance(which, slice) else np.array(which))
-    assert part.n == 2
-    assert part.contexts.tolist() == [[0.2], [0.3]]
-    assert part.answered.tolist() == [2, 1]
-    assert part.right is not None
-    assert part.right[:, 0].tolist() == [False, True]
-    assert part.labelled is not None
-    assert part.labelled.tolist() == [True, False]
+@pytest.mark.parametrize("rows", [slice(1, 3), [1, 2], [False, True, True, False]])
+def test_rounds_are_selected_by_slices_indices_and_masks(rows: Any) -> None:
+    selection = ROUNDS.select(rows if isinstance(rows, slice) else np.array(rows))
+    assert selection.n == 2
+    assert selection.contexts.tolist() == [[0.2], [0.3]]
+    assert selection.answered.tolist() == [2, 1]
+    assert selection.right is not None
+    assert selection.right[:, 0].tolist() == [False, True]
+    assert selection.labelled is not None
+    assert selection.labelled.tolist() == [True, False]
     without = replace(ROUNDS, right=None, labelled=None).select(slice(2))
     assert (without.n, without.right, without.labelled) == (2, None, None)

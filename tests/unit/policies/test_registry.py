@@ -1,4 +1,4 @@
-"""Policies by name: lazy, extensible, and in step with their classes."""
+"""Tests of the registry of policies and of `make`."""
 
 import json
 import subprocess
@@ -22,24 +22,24 @@ json.dump([names, before, "stopwise.policies.uss_pd" in sys.modules], sys.stdout
 """
 
 
-def test_names_are_those_of_the_classes() -> None:
+def test_registered_names_match_the_classes() -> None:
     for name, kind in sw.POLICIES.items():
         assert kind.name == name
         assert issubclass(kind, sw.Policy)
         assert getattr(sw, kind.__name__) is kind
 
 
-def test_listing_names_imports_no_policy() -> None:
-    done = subprocess.run(
+def test_listing_names_imports_no_policies() -> None:
+    process = subprocess.run(
         [sys.executable, "-c", LISTING], capture_output=True, text=True, check=True
     )
-    names, before, loaded = json.loads(done.stdout)
+    names, before, loaded = json.loads(process.stdout)
     assert names == list(sw.POLICIES)
     assert before == ["stopwise.policies.registry"]
     assert not loaded
 
 
-def test_a_policy_is_registered_and_removed() -> None:
+def test_policies_can_be_registered_and_removed() -> None:
     registry = Registry({"fixed-depth": "stopwise.policies.baselines:FixedDepth"})
     registry["averaging"] = Averaging
     assert list(registry) == ["fixed-depth", "averaging"]
@@ -51,21 +51,25 @@ def test_a_policy_is_registered_and_removed() -> None:
         registry["averaging"]
 
 
-def test_an_unknown_name_is_refused_with_a_suggestion() -> None:
-    for call in (policy_class, lambda name: sw.make(name, sw.Cascade([0.1, 0.2]))):
-        with pytest.raises(sw.errors.UnknownPolicyError, match=r"'usspd'; did you mean 'uss-pd'"):
-            call("usspd")
-        with pytest.raises(sw.errors.UnknownPolicyError, match=r"'x'; choose from uss-laplace, "):
-            call("x")
+@pytest.mark.parametrize(
+    "lookup", [policy_class, lambda name: sw.make(name, sw.Cascade([0.1, 0.2]))]
+)
+def test_an_unknown_name_is_rejected_with_a_suggestion(lookup: Any) -> None:
+    with pytest.raises(
+        sw.errors.UnknownPolicyError, match=r"unknown policy 'usspd'; did you mean 'uss-pd'"
+    ):
+        lookup("usspd")
+    with pytest.raises(sw.errors.UnknownPolicyError, match=r"'x'; choose from uss-laplace, "):
+        lookup("x")
 
 
 def test_make_passes_contexts_only_to_policies_that_take_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cascade, given = sw.Cascade([0.1, 0.2]), {"features": sw.Polynomial(1), "context_dim": 3}
-    assert isinstance(sw.make("uss-ucb", cascade, **given), sw.USSUCB)
+    cascade, options = sw.Cascade([0.1, 0.2]), {"features": sw.Polynomial(1), "context_dim": 3}
+    assert isinstance(sw.make("uss-ucb", cascade, **options), sw.USSUCB)
     monkeypatch.setitem(sw.POLICIES, "averaging", Averaging)
-    policy: Any = sw.make("averaging", cascade, explore=0.5, **given)
+    policy: Any = sw.make("averaging", cascade, explore=0.5, **options)
     assert (policy.features.n_features, policy.explore) == (4, 0.5)
     assert takes(Averaging, "explore")
     assert not takes(Averaging, "delta")

@@ -1,4 +1,4 @@
-"""Rounds decided step by step: the same decisions and the same learning, arm by arm."""
+"""Tests of rounds that are decided step by step."""
 
 import copy
 from pathlib import Path
@@ -23,30 +23,32 @@ MAPS = [sw.Polynomial(degree=1), sw.Polynomial(degree=2)]
 
 
 def staged(name: str = "uss-pd", cascade: sw.Cascade = CASCADE, **parameters: Any) -> Any:
-    known = {"features": sw.PerStage(MAPS), "context_dim": 1, "reveals": [0, 1]}
-    return sw.make(name, cascade, **known, **parameters)
+    options = {"features": sw.PerStage(MAPS), "context_dim": 1, "reveals": [0, 1]}
+    return sw.make(name, cascade, **options, **parameters)
 
 
 def play(policy: Any, t: int, *, interrupted: bool = False) -> sw.RoundInProgress:
-    """Play a round; its second stage reveals the second coordinate where features see it then.
+    """Play a round; with ``reveals``, its second stage reveals the second coordinate.
 
-    Interrupted, it is carried as JSON from call to call.
+    If interrupted, the round is saved as JSON and resumed between calls.
     """
     x = WORLD.contexts[t]
-    running = policy.start(x[:1] if policy.reveals is not None else x)
+    current = policy.start(x[:1] if policy.reveals is not None else x)
 
-    def carried(running: sw.RoundInProgress) -> sw.RoundInProgress:
+    def resumed(current: sw.RoundInProgress) -> sw.RoundInProgress:
         if not interrupted:
-            return running
-        return policy.resume(msgspec.json.decode(msgspec.json.encode(running.state())))
+            return current
+        return policy.resume(msgspec.json.decode(msgspec.json.encode(current.state())))
 
-    while (arm := (running := carried(running)).next()) is not None:
-        running = carried(running)
+    current = resumed(current)
+    while (arm := current.next()) is not None:
+        current = resumed(current)
         reveals = policy.reveals is not None and arm == 1
-        running.give(int(OUTPUTS[t, arm]), x[1:].tolist() if reveals else ())
-    running = carried(running)
-    running.learn()
-    return running
+        current.give(int(OUTPUTS[t, arm]), x[1:].tolist() if reveals else ())
+        current = resumed(current)
+    current = resumed(current)
+    current.learn()
+    return current
 
 
 @pytest.mark.parametrize("name", [*NAMES, "exploring"])
@@ -56,12 +58,12 @@ def test_step_by_step_equals_decide_and_observe(name: str) -> None:
             return sw.USSPD(CASCADE, MAPS[0], 2, forced_rounds=5, sigma=0.002, explore=0.5)
         return sw.make(name, CASCADE, context_dim=2)
 
-    step, whole = make(), make()
+    stepwise, at_once = make(), make()
     explored = 0
     for t in range(120):
         x = WORLD.contexts[t]
-        running, decision = step.start(x), whole.decide(x)
-        answered = decision.stop + 1 if t % 4 else min(t % 3, decision.stop + 1)  # or cut short
+        running, decision = stepwise.start(x), at_once.decide(x)
+        answered = decision.stop + 1 if t % 4 else min(t % 3, decision.stop + 1)  # some end early
         for arm in range(answered):
             assert running.next() == running.next() == arm
             running.give(int(OUTPUTS[t, arm]))
@@ -72,12 +74,12 @@ def test_step_by_step_equals_decide_and_observe(name: str) -> None:
         if answered:
             rule_stop = min(decision.rule_stop, answered - 1)
             explored += rule_stop < answered - 1
-            whole.observe(x, OUTPUTS[t, :answered].tolist(), rule_stop=rule_stop)
-    assert_same(step.state(), whole.state())
+            at_once.observe(x, OUTPUTS[t, :answered].tolist(), rule_stop=rule_stop)
+    assert_same(stepwise.state(), at_once.state())
     assert (explored > 0) == (name in ("exploring", "uss-anchor"))
 
 
-def test_misuse_is_refused_and_changes_nothing() -> None:
+def test_calls_in_the_wrong_order_and_invalid_outputs_are_rejected() -> None:
     policy = sw.USSPD(CASCADE, context_dim=2)
     running, other = policy.start([0.1, 0.2]), policy.start([0.3, 0.4])
     with pytest.raises(sw.errors.InvalidOutputsError, match="next"):
@@ -85,7 +87,7 @@ def test_misuse_is_refused_and_changes_nothing() -> None:
     running.next()
     for output in ([1], float("nan")):
         with pytest.raises(sw.errors.InvalidOutputsError):
-            running.give(output)  # pyright: ignore[reportArgumentType] (the point)
+            running.give(output)  # pyright: ignore[reportArgumentType] (intentionally invalid)
     with pytest.raises(sw.errors.InvalidContextError, match="reveals="):
         running.give(1, [0.5])
     running.give(1)
@@ -107,21 +109,21 @@ EXPLORING = {"forced_rounds": 20, "sigma": 0.02, "explore": 0.2, "seed": 2}
     [lambda: sw.USSPD(CASCADE, MAPS[0], 2, **EXPLORING), lambda: staged(**EXPLORING)],
     ids=["complete context", "revealed context"],
 )
-def test_a_round_in_progress_survives_its_process(policies: Any) -> None:
-    one, other = policies(), policies()
+def test_a_round_in_progress_can_be_saved_and_resumed(policies: Any) -> None:
+    policy, twin = policies(), policies()
     stops: set[int] = set()
     for t in range(250):
-        expected, found = play(one, t), play(other, t, interrupted=True)
-        assert found.decision is not None
-        assert found.decision == expected.decision
-        assert (found.outputs, found.context) == (expected.outputs, expected.context)
-        assert found.rule_stop == expected.rule_stop
-        stops.add(found.decision.stop)
-    assert_same(one.state(), other.state())
+        expected, resumed = play(policy, t), play(twin, t, interrupted=True)
+        assert resumed.decision is not None
+        assert resumed.decision == expected.decision
+        assert (resumed.outputs, resumed.context) == (expected.outputs, expected.context)
+        assert resumed.rule_stop == expected.rule_stop
+        stops.add(resumed.decision.stop)
+    assert_same(policy.state(), twin.state())
     assert len(stops) > 1
 
 
-def test_a_round_follows_the_record_where_the_rule_differs() -> None:
+def test_follow_overrides_the_rule() -> None:
     running = sw.FixedDepth(CASCADE, depth=0).start([0.0])
     running.next()
     running.give("yes")
@@ -133,7 +135,7 @@ def test_a_round_follows_the_record_where_the_rule_differs() -> None:
     assert running.decision is not None
 
 
-# --------------------------------------------------------------- context revealed along the way
+# ------------------------------------------------------------------------- revealed context
 
 
 @pytest.mark.parametrize(
@@ -147,48 +149,48 @@ def test_a_round_follows_the_record_where_the_rule_differs() -> None:
         ("uss-pd", EXPLORING),
     ],
 )
-def test_revealed_step_by_step_or_known_before_is_the_same(
+def test_revealed_context_gives_the_same_result_step_by_step_and_recorded(
     name: str, parameters: dict[str, Any], tmp_path: Path
 ) -> None:
-    live, whole, recorded = (staged(name, **parameters) for _ in range(3))
-    running = [play(live, t) for t in range(300)]
-    stops = np.array([r.decision.stop for r in running if r.decision is not None])
+    live, batch, recorded = (staged(name, **parameters) for _ in range(3))
+    rounds = [play(live, t) for t in range(300)]
+    stops = np.array([r.decision.stop for r in rounds if r.decision is not None])
     assert len(set(stops)) > 1
-    assert whole.run(WORLD.contexts[:150], OUTPUTS[:150]).tolist() == stops[:150].tolist()
-    whole.save(tmp_path / "policy")
-    whole = sw.load(tmp_path / "policy")
-    assert whole.run(WORLD.contexts[150:], OUTPUTS[150:]).tolist() == stops[150:].tolist()
-    assert_same(live.state(), whole.state())
+    assert batch.run(WORLD.contexts[:150], OUTPUTS[:150]).tolist() == stops[:150].tolist()
+    batch.save(tmp_path / "policy")
+    batch = sw.load(tmp_path / "policy")
+    assert batch.run(WORLD.contexts[150:], OUTPUTS[150:]).tolist() == stops[150:].tolist()
+    assert_same(live.state(), batch.state())
 
-    # a record of the live run, which contains no more than the run revealed, repeats it
+    # A record of what the live run revealed is played with the same result.
     contexts = np.where(np.arange(2) <= stops[:, None], WORLD.contexts, 0.0)
     differ = np.stack(
         [(OUTPUTS[:, i] != OUTPUTS[:, j]) & (stops >= j) for i, j in CASCADE.pairs()], axis=1
     )
     failed = np.zeros(300, dtype=np.bool_)
-    rounds = sw.RecordedRounds(contexts, differ.astype(np.uint8), stops + 1, failed)
-    np.testing.assert_array_equal(recorded.run_recorded(rounds), stops)
+    record = sw.RecordedRounds(contexts, differ.astype(np.uint8), stops + 1, failed)
+    np.testing.assert_array_equal(recorded.run_recorded(record), stops)
     assert_same(live.state(), recorded.state())
 
 
-def test_what_stages_reveal_must_be_what_the_features_see() -> None:
+def test_the_number_of_revealed_values_is_checked() -> None:
     policy = staged(forced_rounds=5)
     with pytest.raises(
-        sw.errors.InvalidContextError, match="starts with context_dim=1 numbers; these are 2"
+        sw.errors.InvalidContextError, match="must start with context_dim=1 values, got 2"
     ):
         policy.start([0.5, 0.5])
     running = policy.start([0.5])
-    for revealed, wrong in (([], [[0.1]]), ([0.25], [[], [float("nan")], [0.1, 0.2]])):
+    for revealed, invalid in (([], [[0.1]]), ([0.25], [[], [float("nan")], [0.1, 0.2]])):
         running.next()
-        for numbers in wrong:
+        for values in invalid:
             with pytest.raises(sw.errors.InvalidContextError, match="reveal"):
-                running.give(1, numbers)
+                running.give(1, values)
         assert running.context == (0.5,)
         running.give(1, revealed)
     assert running.context == (0.5, 0.25)
 
 
-def test_an_early_stop_depends_on_and_shows_only_what_was_known() -> None:
+def test_an_early_stop_uses_and_reports_only_revealed_context() -> None:
     cascade = sw.Cascade([0.02, 0.3, 0.3])
     policy = staged(cascade=cascade, forced_rounds=20, sigma=0.02, explore=0.25, seed=1)
     explored = 0
@@ -203,22 +205,22 @@ def test_an_early_stop_depends_on_and_shows_only_what_was_known() -> None:
     early = 0
     for x, outputs in zip(WORLD.contexts[:, None], OUTPUTS[:, None], strict=True):
         stop, other = (copy.deepcopy(policy).run(x * [1, s], outputs)[0] for s in (1, -1))
-        early += stop == 0  # before the second number is revealed
+        early += stop == 0  # before the second coordinate is revealed
         assert (stop == 0) == (other == 0)
     assert 0 < early < 300
 
 
-def test_a_learned_round_is_not_learned_again_after_it_was_resumed() -> None:
+def test_a_learned_round_cannot_be_learned_again_after_resuming() -> None:
     policy = sw.USSPD(CASCADE, context_dim=2)
     current = policy.start([0.1, 0.2])
     current.next()
     current.give(1)
     current.learn()
-    with pytest.raises(sw.errors.InvalidOutputsError, match="learned already"):
+    with pytest.raises(sw.errors.InvalidOutputsError, match=r"learn\(\) may be called only once"):
         policy.resume(current.state()).learn()
 
 
-def test_a_resumed_round_whose_context_the_features_refuse_is_refused() -> None:
+def test_resume_rejects_a_context_that_is_invalid_for_the_features() -> None:
     wide = sw.USSPD(CASCADE, sw.Identity(bound=9), 2)
     current = wide.start([5.0, 0.0])
     current.next()

@@ -266,5 +266,5 @@ def test_the_policy_is_called_in_the_thread_of_the_loop_only() -> None:
 
 def test_a_concurrency_that_cannot_be_is_refused() -> None:
     many = Runner(learner(), STAGES).arun_many(CASES, concurrency=0)
-    with pytest.raises(sw.errors.InvalidParameterError, match="concurrency must be a whole number"):
+    with pytest.raises(sw.errors.InvalidParameterError, match="concurrency must be an integer"):
         asyncio.run(gather(many))

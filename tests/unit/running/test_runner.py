@@ -245,7 +245,7 @@ def revealing(second: Any) -> list[Any]:
     ("second", "says"),
     [
         ((0.5, -0.5), None),
-        ((0.5,), "arm 1 reveals 2 numbers"),
+        ((0.5,), "arm 1 must reveal 2 values"),
         ((0.5, 99.0), "coordinate 3"),  # outside the bound that the features promise
     ],
 )

@@ -89,10 +89,10 @@ def test_a_structured_answer_is_taken_apart() -> None:
         ({"canonical": lambda a: a["x"]}, "canonical: TypeError"),
         (
             {"canonical": tuple, "reveals": lambda a: [1.0, float("nan")]},
-            r"reveals\[1\] must be a number, not nan",
+            r"reveals\[1\] must be a finite number, got nan",
         ),
         ({"canonical": tuple, "reveals": lambda a: 0.5}, "reveals: TypeError"),
-        ({"canonical": tuple, "cost": lambda a: -1}, "cost must be a number at least 0"),
+        ({"canonical": tuple, "cost": lambda a: -1}, "cost must be a number >= 0"),
         ({"canonical": tuple, "cost": lambda a: a["usage"]}, "cost: TypeError"),
     ],
 )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stopwise.cascade import costs_doubt
+from stopwise.cascade import cost_unit_warning
 from stopwise.logs.diagnosis.findings import (
     Answer,
     ArmSummary,
@@ -103,8 +103,8 @@ def judge(evidence: Evidence) -> Verdict:
     if no_labels_needed or (nearly_all and answer != "not from disagreement alone"):
         answer = "nothing to learn"
     totals = [arm.total / evidence.one_error for arm in evidence.arms]
-    if doubt := costs_doubt(names, totals):
-        reason = f"Warning: {doubt}; to use amounts of money, add --error-cost. {reason}"
+    if warning := cost_unit_warning(names, totals):
+        reason = f"Warning: {warning}; to use amounts of money, add --error-cost. {reason}"
     points = [*points, *_too_expensive(evidence), misfit, POLICIES]
     return Verdict(answer, _headline(evidence, answer), reason, tuple(filter(None, points)))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stopwise.cascade import costs_doubt
+from stopwise.cascade import cost_unit_warning
 from stopwise.checks import ENOUGH
 from stopwise.logs.recommendation import Kind
 from stopwise.logs.replay.results import CandidateResult, Replay
@@ -15,8 +15,8 @@ NEGLIGIBLE = 5e-5  # shares closer to 0 are written as "as much as"
 def sentences(replay: Replay) -> list[str]:
     """Return warnings, the recommendation, and the assumptions behind the numbers."""
     lines = list(replay.notes)
-    if doubt := costs_doubt(replay.arms, np.array(replay.costs) / replay.error_cost):
-        lines.append(f"Warning: {doubt}; to use amounts of money, add --error-cost.")
+    if warning := cost_unit_warning(replay.arms, np.array(replay.costs) / replay.error_cost):
+        lines.append(f"Warning: {warning}; to use amounts of money, add --error-cost.")
     if replay.exact:
         lines += _recommended(replay)
         lines.append(
