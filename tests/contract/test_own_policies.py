@@ -168,7 +168,7 @@ def test_the_service_decides_by_an_own_policy() -> None:
 def test_a_registered_policy_is_offered_by_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     arms = [Arm("small", 0.1), Arm("large", 0.3)]
     spec = CascadeSpec("tests", arms, context=2, policy={"kind": "averaging", "explore": 0.2})
-    with pytest.raises(RequestError, match="must be one of uss-laplace"):
+    with pytest.raises(RequestError, match="unknown policy 'averaging': choose from uss-laplace"):
         build(spec)
     monkeypatch.setitem(sw.POLICIES, "averaging", Averaging)
     policy = build(spec)

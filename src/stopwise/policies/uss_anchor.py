@@ -23,8 +23,8 @@ class USSAnchor(PairwisePolicy):
             p̃_iK(x) = μ(φᵀθ̂_iK + z·‖φ‖_{H_iK⁻¹}),   p̂_jK(x) = μ(φᵀθ̂_jK)
 
     Stopping at i instead of K costs at most C_i + p_iK − C_K, so with p known the rule is never
-    worse than running every arm, whether or not deeper arms are better (docs/theory-anchor.md). It uses
-    no labels. With two arms it is the test of USS-Laplace with a constant z.
+    worse than running every arm, whether or not deeper arms are better (docs/theory-anchor.md).
+    It uses no labels. With two arms it is the test of USS-Laplace with a constant z.
 
     Parameters
     ----------

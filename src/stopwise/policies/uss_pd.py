@@ -70,7 +70,8 @@ class USSPD(PairwisePolicy):
         Seed of these random choices.
     transitive : bool
         Whether (i, j) also passes if (i, k) and (k, j) pass for an arm k between them. This is as
-        safe, and keeps the rule from settling too deep (docs/theory-regret.md). False as in the paper.
+        safe, and keeps the rule from settling too deep (docs/theory-regret.md). False by default,
+        as in the paper.
     half_life : float, optional
         Number of rounds after which a round counts half, to follow changes (docs/forgetting.md). By
         default all rounds count alike.

@@ -100,7 +100,7 @@ def test_an_invalid_pair_is_rejected() -> None:
     policy = sw.USSPDRidge(THREE, context_dim=2)
     for pair in [(1, 0), (0, 0), (0, 3), (-1, 1)]:
         for method in (policy.theta, policy.gram, policy.observations, policy.radius):
-            with pytest.raises(sw.errors.InvalidParameterError, match="no pair"):
+            with pytest.raises(sw.errors.InvalidParameterError, match="invalid pair"):
                 method(*pair)
 
 
