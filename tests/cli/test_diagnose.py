@@ -227,7 +227,7 @@ def test_tenants_are_listed(stopwise: Run, tmp_path: Path) -> None:
     done = stopwise("diagnose", "visits.csv", *COSTS, "--by", "clinic", "--jobs", "1")
     assert done.returncode == 0, done.stderr
     for clinic in ("north", "south"):
-        saved = rf"^  {clinic}: -?−?[\d.]+ saved in 1,000 rounds \(750 rows\)$"
+        saved = rf"^  {clinic}: saving per 1,000 rounds -?−?[\d.]+ \(750 rows\)$"
         assert re.search(saved, done.stdout, re.MULTILINE)
     page = (tmp_path / "visits-diagnosis" / "report.html").read_text()
     assert "By clinic, with separate models for each value" in page

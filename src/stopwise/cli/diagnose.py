@@ -117,7 +117,7 @@ def _summarise(console: "Console", diagnosis: "Diagnosis") -> None:
     for tenant in diagnosis.tenants:
         saved = "–" if tenant.saving is None else number(1000 * tenant.saving.per_round.value)
         rows = plural(tenant.rows, "row")
-        console.print(Text(f"  {tenant.name or 'none'}: {saved} saved in 1,000 rounds ({rows})"))
+        console.print(Text(f"  {tenant.name or 'none'}: saving per 1,000 rounds {saved} ({rows})"))
     console.print()
     for point in diagnosis.verdict.points:
         console.print(Text(f"• {plain(point)}"))

@@ -148,7 +148,7 @@ class LogOptions:
         except InvalidCascadeError as error:
             raise typer.BadParameter(str(error), param_hint="--costs") from error
         if doubt := cost_unit_warning(log.arms, cascade.cumulative):
-            typer.echo(f"stopwise: {doubt}; amounts of money need --error-cost", err=True)
+            typer.echo(f"stopwise: {doubt}; to use amounts of money, add --error-cost", err=True)
         return log, cascade
 
     def folder(self, verb: str) -> Path:

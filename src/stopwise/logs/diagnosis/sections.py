@@ -83,7 +83,7 @@ def main_numbers(diagnosis: Diagnosis) -> tuple[KeyNumber, KeyNumber]:
     unit = "in wrong answers" if diagnosis.error_cost == 1 else "at your prices"
     return (
         KeyNumber(
-            "Saved in 1,000 rounds",
+            "Saving per 1,000 rounds",
             number(saved.value),
             f"{unit}{interval if saved.low < saved.high else ''}: {comparison}",
         ),
@@ -109,16 +109,16 @@ def _saved(diagnosis: Diagnosis) -> tuple[Interval, str]:
         spent = audit.rule_loss.value - diagnosis.error_cost * audit.rule_error.value
         cost_saving = number(1000 * (best.total - spent))
         return -audit.lost, (
-            f"cost and wrong answers together, against always {code(best.name)}, the best fixed "
-            f"depth by the labels; in cost alone {cost_saving}"
+            f"in costs and wrong answers, against always {code(best.name)}, the best fixed depth "
+            f"by the labels; in costs alone {cost_saving}"
         )
     last = diagnosis.arms[-1]
     if diagnosis.plan.second is None:
         first = diagnosis.arms[diagnosis.plan.first]
         less = saving.per_round - (last.total - first.total)
-        return less, f"cost, against always {code(first.name)}, the best fixed depth"
+        return less, f"in costs, against always {code(first.name)}, the best fixed depth"
     share = percent(saving.share.value)
-    return saving.per_round, f"cost, {share} of the cost of always {code(last.name)}"
+    return saving.per_round, f"in costs, {share} of the cost of always {code(last.name)}"
 
 
 def _saving(diagnosis: Diagnosis) -> ReportSection:
@@ -155,7 +155,7 @@ def _saving(diagnosis: Diagnosis) -> ReportSection:
     )
     return ReportSection(
         "saving",
-        "Where it would stop, and what that saves",
+        "Where it would stop, and the savings",
         f"{summary}\n\n{POLICY} stops at the first arm beyond which every step costs more than the "
         "two arms disagree. A deeper arm can correct an answer only by disagreeing with it, so "
         "continuing would not pay. This needs no labels.\n\nAll costs are "
@@ -202,7 +202,7 @@ def _answers(diagnosis: Diagnosis) -> ReportSection:
 def _tenants(diagnosis: Diagnosis) -> list[ReportSection]:
     if diagnosis.by is None:
         return []
-    heads = ("value", "rows", "verdict", "saved in 1,000 rounds", "differs from the last arm, %")
+    heads = ("value", "rows", "verdict", "saving per 1,000 rounds", "differs from the last arm, %")
     rows: list[tuple[Value, ...]] = []
     for tenant in diagnosis.tenants:
         saved: tuple[Value, ...] = (NOTHING, NOTHING)
@@ -304,15 +304,19 @@ def _over_time(diagnosis: Diagnosis) -> ReportSection:
     title = f"The largest {len(rows)} of {len(drift.changes)} changes of disagreement"
     heads = ("from", "to", "row", "disagree before, %", "after, %")
     table = Table("changes", title, heads, tuple(rows))
-    text = "Disagreement changed: see the table." if rows else "No change was found."
+    text = "No change was found."
+    if rows:
+        text = (
+            "Rows are counted from 1. Disagreement before and after a change is compared in the "
+            "same contexts."
+        )
     best = "without forgetting (no `half_life`)"
     if drift.half_life is not None:
         best = f"with a half-life of {drift.half_life:,} rounds (`half_life={drift.half_life}`)"
     return ReportSection(
         "over-time",
         "Changes over time",
-        f"{text} Rows are counted from 1. Before and after are compared in the same contexts. "
-        f"Future disagreement was predicted best {best}. This needs no labels.",
+        f"{text} Future disagreement was predicted best {best}. This needs no labels.",
         (Panel(table),) if rows else (),
     )
 

@@ -41,7 +41,7 @@ POLICIES = (
     "uss-anchor, which needs no labels; uss-laplace, which with labels=100 learns from 100 labels "
     "where continuing corrects answers; and uss-pd, which has proven bounds."
 )
-ENOUGH_TO_TELL = (
+DISTINGUISHES_ZERO = (
     ", enough to distinguish it from zero. If the result is too close to call, the next diagnosis "
     "says how many more are needed."
 )
@@ -177,32 +177,34 @@ def _without_labels(evidence: Evidence) -> str:
 def _labels_needed(evidence: Evidence) -> str:
     names, plan = evidence.names, evidence.plan
     gap, gain = number(plan.gap), plan.gain
-    if not plan.labels and gain is None:
-        return ""
+    first = names[plan.first]
     if plan.second is None:
+        question = f"whether Stopwise is worth its extra cost of {gap} a round over always {first}"
+        rows = "Where the two answers differ"
+    else:
+        second = names[plan.second]
+        question = f"whether {second} is worth its extra cost of {gap} over {first} on all rows"
+        rows = f"Where {first} and {second} disagree"
+    required = (
+        f"corrected minus spoiled answers must be at least {percent(plan.needed)} of the rows"
+    )
+    if not plan.labels:
+        if gain is None or plan.second is None:
+            return ""
+        worth = "is" if gain.value >= plan.needed else "is not"
         return (
-            f"Labels on {plan.labels:,} random rows in which arms disagree{_too_few(plan)} are "
-            f"needed to say whether Stopwise is worth the {gap} a round that it costs more than "
-            f"always {names[plan.first]}: where the two answers differ, corrected minus spoiled "
-            f"answers must be {percent(plan.needed)} of the rows, and the labels estimate this "
-            f"to within ±{100 * plan.width:.2g} points (95 %){ENOUGH_TO_TELL} {_where(plan)}"
+            f"The labels show that {names[plan.second]} {worth} worth its extra cost of {gap} over "
+            f"{first} on all rows. {rows}, {required}; they are {percent_interval(gain)}."
         )
-    first, second = names[plan.first], names[plan.second]
-    if not plan.labels and gain is not None:
-        settled = percent_interval(gain)
-        return (
-            f"The labels settle that {second} on all rows is "
-            f"{'' if gain.value >= plan.needed else 'not '}worth the {gap} that it costs more than "
-            f"{first}: where the two disagree, corrected minus spoiled answers are {settled} "
-            f"of the rows, and must be {percent(plan.needed)}."
-        )
-    purpose = "are needed to say" if gain is None else "would settle"
+    precision = f"the labels estimate this to within ±{100 * plan.width:.2g} points (95 %)"
+    if gain is None:
+        needed, closing = "are needed to say", f"{DISTINGUISHES_ZERO} "
+    else:
+        needed, closing = "would settle", ". "
+    more = "more " if gain else ""
     return (
-        f"Labels on {plan.labels:,} {'more ' if gain else ''}random rows in which arms disagree"
-        f"{_too_few(plan)} {purpose} whether {second} on all rows is worth the {gap} that it costs "
-        f"more than {first}: where the two disagree, corrected minus spoiled answers must be "
-        f"{percent(plan.needed)} of the rows, and the labels estimate this to within "
-        f"±{100 * plan.width:.2g} points (95 %){'.' if gain else ENOUGH_TO_TELL} {_where(plan)}"
+        f"Labels on {plan.labels:,} {more}random rows in which arms disagree{_too_few(plan)} "
+        f"{needed} {question}. {rows}, {required}; {precision}{closing}{_where(plan)}"
     )
 
 
@@ -214,7 +216,7 @@ def _too_few(plan: LabelPlan) -> str:
 
 def _where(plan: LabelPlan) -> str:
     if plan.rows:
-        return "--label-rows FILE.csv writes which rows."
+        return "--label-rows FILE.csv writes these rows."
     return "They must come from new rounds."
 
 

@@ -161,14 +161,23 @@ def test_without_labels_the_answer_is_labels_needed():
 @pytest.mark.parametrize(
     ("changes", "pattern"),
     [
-        ({}, "Labels on 480 random rows .* must be 50.% of the rows, .* within ±10 points"),
+        (
+            {},
+            "Labels on 480 random rows .* must be at least 50.% of the rows; .* within ±10 points",
+        ),
         (
             {"rows": (1, 2)},
             r"Labels on 480 random rows in which arms disagree \(the log has only 2 rows without",
         ),
         ({"gain": Interval(0.6, 0.4, 0.8), "labels": 50}, "Labels on 50 more random rows"),
-        ({"gain": Interval(0.9, 0.8, 1.0), "labels": 0}, "large on all rows is worth the 0.2 .*90"),
-        ({"gain": Interval(0.1, 0.0, 0.2), "labels": 0}, "large on all rows is not worth the 0.2"),
+        (
+            {"gain": Interval(0.9, 0.8, 1.0), "labels": 0},
+            "large is worth its extra cost of 0.2 over small on all rows.*90",
+        ),
+        (
+            {"gain": Interval(0.1, 0.0, 0.2), "labels": 0},
+            "large is not worth its extra cost of 0.2 over small on all rows",
+        ),
     ],
 )
 def test_the_number_of_labels_needed_is_stated(changes, pattern):
