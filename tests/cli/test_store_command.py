@@ -12,13 +12,21 @@ from stopwise.service.domain.state import State
 from stopwise.service.persistence.snapshots import state_hash
 from stopwise.service.tools.verification import verify
 from tests.cli.conftest import Run
-from tests.service.tools.sample_logs import COSTS, TRIAGE, change, lived, play, running, using
+from tests.service.tools.sample_logs import (
+    COSTS,
+    TRIAGE,
+    change,
+    play,
+    running,
+    using,
+    write_sample,
+)
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     path = tmp_path / "stopwise.db"
-    lived(str(path))
+    write_sample(str(path))
     return path
 
 

@@ -1,4 +1,4 @@
-"""deploy/grafana and deploy/prometheus: they name metrics and labels that a real service has."""
+"""Grafana dashboard and Prometheus alerts, compared with the metrics of a real service."""
 
 import json
 import re
@@ -16,7 +16,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 BOARD = json.loads((DEPLOY / "grafana" / "stopwise.json").read_text("utf-8"))
 GROUPS = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text("utf-8"))["groups"]
 RULES = [rule for group in GROUPS for rule in group["rules"]]
-# What Prometheus itself adds to every series, and the one that it makes.
+# Labels that Prometheus adds to every series.
 ADDED = {"job", "instance"}
 GROUPING = {"by", "on", "without", "ignoring"}
 WORDS = GROUPING | {"and", "or", "unless", "group_left", "group_right", "bool", "offset"}
@@ -26,24 +26,27 @@ TOKEN = re.compile(
     r"|(?P<number>\d+(?:\.\d+)?)|(?P<name>[a-zA-Z_]\w*)"
     r"|(?P<mark>=~|!~|!=|==|>=|<=|[(){},=<>+\-*/]))"
 )
-Uses = dict[str, set[str]]  # metric → labels by which it is selected; "": those of groups
+Uses = dict[str, set[str]]  # metric → labels of its selectors; "" → labels of groupings
 
 
 def tokens(expression: str) -> list[tuple[str, str]]:
-    """Split an expression of PromQL; whatever is no token of it fails."""
-    found, at = list[tuple[str, str]](), 0
+    """Split a PromQL expression into tokens; fail on invalid characters."""
+    parts: list[tuple[str, str]] = []
+    at = 0
     while expression[at:].strip():
-        one = TOKEN.match(expression, at)
-        assert one is not None, f"not PromQL from here: {expression[at:]!r}"
-        found.append((str(one.lastgroup), one[0].strip()))
-        at = one.end()
-    return found
+        match = TOKEN.match(expression, at)
+        assert match is not None, f"invalid PromQL: {expression[at:]!r}"
+        parts.append((str(match.lastgroup), match[0].strip()))
+        at = match.end()
+    return parts
 
 
 def used(expression: str) -> Uses:
-    """Return the metrics that an expression names, and the labels."""
+    """Return the metrics and labels in an expression."""
     uses: Uses = {"": set()}
-    opened, metric, grouping = list[str](), "", False
+    opened: list[str] = []
+    metric = ""
+    grouping = False
     parts = tokens(expression)
     for place, (kind, text) in enumerate(parts):
         after = parts[place + 1][1] if place + 1 < len(parts) else ""
@@ -60,7 +63,7 @@ def used(expression: str) -> Uses:
         elif kind == "name" and text in WORDS:
             grouping = text in GROUPING
         elif kind == "name" and text not in FUNCTIONS | {"job", "instance", "cascade"}:
-            assert after != "(", f"no such function: {text}"
+            assert after != "(", f"unknown function: {text}"
             metric = text
             uses.setdefault(metric, set())
     assert not opened, expression
@@ -69,31 +72,31 @@ def used(expression: str) -> Uses:
 
 
 def missing(expression: str, page: dict[str, set[str]]) -> set[str]:
-    """Return the metrics and labels of an expression that the page has not."""
+    """Return the metrics and labels of an expression that do not exist."""
     uses = used(expression)
     grouped = uses.pop("")
-    found = {metric for metric in uses if metric not in page}
+    unknown = {metric for metric in uses if metric not in page}
     for metric, labels in uses.items():
-        found |= labels - page.get(metric, labels) - ADDED
-    return found | (grouped - ADDED.union(*(page.get(metric, grouped) for metric in uses)))
+        unknown |= labels - page.get(metric, labels) - ADDED
+    return unknown | (grouped - ADDED.union(*(page.get(metric, grouped) for metric in uses)))
 
 
 def queries() -> Iterator[tuple[str, str]]:
     for panel in BOARD["panels"]:
         for target in panel["targets"]:
             yield panel["title"], target["expr"]
-    for one in BOARD["templating"]["list"]:
-        if one["type"] == "query":
-            yield one["name"], one["query"]["query"]
-    for one in BOARD["annotations"]["list"]:
-        yield one["name"], one["expr"]
+    for variable in BOARD["templating"]["list"]:
+        if variable["type"] == "query":
+            yield variable["name"], variable["query"]["query"]
+    for annotation in BOARD["annotations"]["list"]:
+        yield annotation["name"], annotation["expr"]
     for rule in RULES:
         yield rule["alert"], rule["expr"]
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """The samples of a service that has served some rounds: name → labels."""
+    """The labels of the samples of a real service, by name."""
     with served(tmp_path_factory.mktemp("deploy")) as running:
         running.post("/v1/cascades", SPEC)
         for k in range(5):
@@ -101,10 +104,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
             body = {"outputs": [1, 0, k % 2][: opened["stop"] + 1]}
             running.post(f"{ROUNDS}/{opened['id']}/outputs", body)
         text = running.get("/metrics").text
-    samples: dict[str, set[str]] = {"up": set()}  # by Prometheus, for every target
+    samples: dict[str, set[str]] = {"up": set()}  # added by Prometheus
     for family in text_string_to_metric_families(text):
-        for one in family.samples:
-            samples.setdefault(one.name, set()).update(one.labels)
+        for sample in family.samples:
+            samples.setdefault(sample.name, set()).update(sample.labels)
     return samples
 
 
@@ -114,14 +117,18 @@ def test_every_metric_and_label_exists(page: dict[str, set[str]]) -> None:
         assert missing(expression, page) == set(), place
 
 
-def test_legends_and_texts_name_labels_that_the_query_keeps() -> None:
-    """A legend with another label would be empty."""
-    shown = [(one["expr"], one["legendFormat"]) for p in BOARD["panels"] for one in p["targets"]]
+def test_legends_and_texts_use_labels_that_the_query_keeps() -> None:
+    """Other labels would be empty."""
+    shown = [
+        (target["expr"], target["legendFormat"])
+        for panel in BOARD["panels"]
+        for target in panel["targets"]
+    ]
     shown += [(rule["expr"], str(rule["annotations"])) for rule in RULES]
     for expression, text in shown:
-        asked = set(re.findall(r"{{ ?(?:\$labels\.)?([a-z]+) ?}}", text))
+        labels = set(re.findall(r"{{ ?(?:\$labels\.)?([a-z]+) ?}}", text))
         grouped = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", expression))))
-        assert asked <= (grouped or ADDED), (expression, asked)
+        assert labels <= (grouped or ADDED), (expression, labels)
 
 
 @pytest.mark.parametrize(
@@ -132,19 +139,19 @@ def test_legends_and_texts_name_labels_that_the_query_keeps() -> None:
         ("sum by (depth) (stopwise_rounds_total)", {"depth"}),
     ],
 )
-def test_what_does_not_exist_is_found(
+def test_unknown_metrics_and_labels_are_detected(
     page: dict[str, set[str]], expression: str, wrong: set[str]
 ) -> None:
     assert missing(expression, page) == wrong
 
 
 @pytest.mark.parametrize("expression", ["sum(stopwise_ready", "rate(up[5x])", "stopwise_ready{a}"])
-def test_what_is_not_promql_is_found(expression: str) -> None:
+def test_invalid_promql_is_detected(expression: str) -> None:
     with pytest.raises(AssertionError):
         used(expression)
 
 
-def test_every_alert_says_how_grave_it_is_and_what_to_do() -> None:
+def test_every_alert_has_a_severity_a_summary_and_a_description() -> None:
     names = [rule["alert"] for rule in RULES]
     assert len(set(names)) == len(names) > 10
     for rule in RULES:
@@ -156,7 +163,7 @@ def test_every_alert_says_how_grave_it_is_and_what_to_do() -> None:
     assert [name for name in names if f"`{name}`" not in page] == []
 
 
-def test_the_dashboard_is_one_that_grafana_takes() -> None:
+def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
     panels: list[dict[str, Any]] = BOARD["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     for panel in panels:
@@ -165,11 +172,14 @@ def test_the_dashboard_is_one_that_grafana_takes() -> None:
         assert panel["description"]
     cells = [
         (x, y)
-        for one in (panel["gridPos"] for panel in panels)
-        for x in range(one["x"], one["x"] + one["w"])
-        for y in range(one["y"], one["y"] + one["h"])
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
     ]
-    assert len(set(cells)) == len(cells)  # none covers another
-    names = {one["name"] for one in BOARD["templating"]["list"]}
-    asked = set(re.findall(r"\$(\w+)", json.dumps(BOARD).replace("${datasource}", "")))
-    assert asked - {"__rate_interval"} <= names
+    assert len(set(cells)) == len(cells)
+
+
+def test_the_variables_of_the_dashboard_exist() -> None:
+    names = {variable["name"] for variable in BOARD["templating"]["list"]}
+    used_names = set(re.findall(r"\$(\w+)", json.dumps(BOARD).replace("${datasource}", "")))
+    assert used_names - {"__rate_interval"} <= names

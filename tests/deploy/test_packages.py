@@ -1,4 +1,4 @@
-"""deploy/: what no container engine or cluster has run here is read and compared."""
+"""Dockerfile, Compose file and Helm chart, read and compared with the project."""
 
 import json
 import os
@@ -21,7 +21,7 @@ CHART = DEPLOY / "helm" / "stopwise"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
 BUILD, FINAL = re.split(r"(?m)^FROM ", DOCKERFILE)[1:]
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
-TEMPLATES = {one.name: one.read_text("utf-8") for one in sorted((CHART / "templates").iterdir())}
+TEMPLATES = {path.name: path.read_text("utf-8") for path in sorted((CHART / "templates").iterdir())}
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
 
 
@@ -29,14 +29,14 @@ def settings_in(text: str) -> set[str]:
     return {name.lower() for name in re.findall(r"STOPWISE_([A-Z_]+)\b", text)}
 
 
-def test_variables_are_settings() -> None:
+def test_environment_variables_are_settings() -> None:
     texts = [DOCKERFILE, json.dumps(COMPOSE), *TEMPLATES.values()]
     for text in texts:
         assert settings_in(text) <= set(SETTINGS)
     assert settings_in(DOCKERFILE) >= {"store", "host", "keys"}
 
 
-def test_the_image_is_small_and_not_root() -> None:
+def test_the_image_has_no_compiler_and_does_not_run_as_root() -> None:
     assert "g++" in BUILD
     assert not re.search(r"g\+\+|gcc|apt-get|pip ", FINAL)
     user = re.findall(r"(?m)^USER (\S+)", FINAL)
@@ -49,7 +49,7 @@ def test_the_image_is_small_and_not_root() -> None:
     assert all(re.search(rf"(?m)^{extra} = \[", project) for extra in extras)
 
 
-def test_the_build_gets_the_files_that_it_copies() -> None:
+def test_copied_files_exist_and_are_not_ignored() -> None:
     ignored = (DEPLOY / "Dockerfile.dockerignore").read_text("utf-8").splitlines()
     for line in re.findall(r"(?m)^COPY (?!--from)(.+)", DOCKERFILE):
         for source in line.split()[:-1]:
@@ -57,7 +57,7 @@ def test_the_build_gets_the_files_that_it_copies() -> None:
             assert f"!{source}" in ignored, source
 
 
-def test_the_health_check_tells_a_service_from_none(tmp_path: Path) -> None:
+def test_the_health_check_detects_a_stopped_service(tmp_path: Path) -> None:
     check = json.loads(FINAL.partition("CMD ")[2].splitlines()[0])
     command = [sys.executable, *check[1:]]
 
@@ -71,23 +71,25 @@ def test_the_health_check_tells_a_service_from_none(tmp_path: Path) -> None:
     assert status(port) == 1
 
 
-def test_compose_names_files_and_volumes_that_exist() -> None:
+def test_compose_references_exist() -> None:
     for service in COMPOSE["services"].values():
         for volume in service.get("volumes", []):
             source = volume.partition(":")[0]
-            known = (DEPLOY / source).exists() if source.startswith(".") else None
-            assert known or source in COMPOSE["volumes"], volume
+            if source.startswith("."):
+                assert (DEPLOY / source).exists(), volume
+            else:
+                assert source in COMPOSE["volumes"], volume
         assert set(service.get("secrets", [])) <= set(COMPOSE["secrets"])
         assert set(service.get("depends_on", {})) <= set(COMPOSE["services"])
         for port in service.get("ports", []):
-            assert port.startswith("127.0.0.1:"), port  # without TLS, on this machine alone
+            assert port.startswith("127.0.0.1:"), port  # without TLS, only on loopback
     assert (DEPLOY / COMPOSE["services"]["service"]["build"]["dockerfile"]).name == "Dockerfile"
     assert COMPOSE["services"]["service"]["image"] == f"stopwise:{__version__}"
     prometheus = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text("utf-8"))
     for name in prometheus["rule_files"]:
         assert (DEPLOY / "prometheus" / name).exists()
     (scraped,) = prometheus["scrape_configs"]
-    assert scraped["job_name"] == "stopwise"  # as the alerts have it
+    assert scraped["job_name"] == "stopwise"  # as in the alerts
     assert scraped["static_configs"][0]["targets"] == ["service:8350"]
     provisioning = DEPLOY / "grafana" / "provisioning"
     (source,) = yaml.safe_load((provisioning / "datasources/prometheus.yml").read_text())[
@@ -98,7 +100,7 @@ def test_compose_names_files_and_volumes_that_exist() -> None:
         "providers"
     ]
     mounts = COMPOSE["services"]["grafana"]["volumes"]
-    assert any(f":{provider['options']['path']}/stopwise.json:" in one for one in mounts)
+    assert any(f":{provider['options']['path']}/stopwise.json:" in mount for mount in mounts)
 
 
 # -- the chart -----------------------------------------------------------------------------------
@@ -106,14 +108,14 @@ def test_compose_names_files_and_volumes_that_exist() -> None:
 
 def leaves(values: dict[str, Any], before: str = "") -> set[str]:
     """Return the paths of all values; an empty object counts as one."""
-    found = set[str]()
+    paths: set[str] = set()
     for name, value in values.items():
         deeper = isinstance(value, dict) and value and name != "resources"
-        found |= leaves(value, f"{before}{name}.") if deeper else {before + name}
-    return found
+        paths |= leaves(value, f"{before}{name}.") if deeper else {before + name}
+    return paths
 
 
-def test_the_chart_uses_every_value_and_no_other() -> None:
+def test_the_chart_uses_exactly_the_values_in_its_file() -> None:
     text = "\n".join(TEMPLATES.values())
     assert set(re.findall(r"\.Values\.([\w.]+)", text)) == leaves(VALUES)
 
@@ -135,7 +137,7 @@ def test_blocks_of_a_template_are_closed(name: str) -> None:
     assert set(re.findall(r'include "([\w.]+)"', text)) <= defined
 
 
-def test_the_chart_is_of_this_version_and_its_probes_are_those_of_the_service() -> None:
+def test_the_chart_has_the_version_and_the_probes_of_the_service() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
     assert (chart["name"], chart["appVersion"]) == ("stopwise", __version__)
     deployment = TEMPLATES["deployment.yaml"]

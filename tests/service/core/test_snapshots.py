@@ -19,13 +19,13 @@ from stopwise.service.persistence.snapshots import (
 )
 from stopwise.service.persistence.stores.opening import open_store
 from tests.service.core.services import folded, running
-from tests.service.tools.sample_logs import live
+from tests.service.tools.sample_logs import play_sample
 
 
 async def filled(where: str) -> State:
     """Write a log with events of every kind; return the state at its end."""
     async with running(where) as service:
-        await live(service)
+        await play_sample(service)
     return service.state
 
 

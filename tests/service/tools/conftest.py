@@ -1,4 +1,4 @@
-"""A log that a service has written, created once and copied for every test."""
+"""A sample log, created once and copied for every test."""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.service.tools.sample_logs import lived
+from tests.service.tools.sample_logs import write_sample
 
 
 class SampleLog(NamedTuple):
@@ -17,21 +17,21 @@ class SampleLog(NamedTuple):
 @pytest.fixture(scope="session")
 def original(tmp_path_factory: pytest.TempPathFactory) -> SampleLog:
     where = str(tmp_path_factory.mktemp("log") / "log.db")
-    return SampleLog(where, lived(where))
+    return SampleLog(where, write_sample(where))
 
 
 @pytest.fixture
 def sqlite(original: SampleLog, tmp_path: Path) -> SampleLog:
-    """A log of its own in an SQLite file."""
-    for end in ("", "-owner"):
-        shutil.copy(original.where + end, tmp_path / f"log.db{end}")
+    """A copy of the sample log in an SQLite file."""
+    for suffix in ("", "-owner"):
+        shutil.copy(original.where + suffix, tmp_path / f"log.db{suffix}")
     return SampleLog(str(tmp_path / "log.db"), original.hash)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def log(request: pytest.FixtureRequest) -> SampleLog:
-    """A log of its own, of either kind."""
+    """A copy of the sample log in either kind of store."""
     if request.param == "sqlite":
         return request.getfixturevalue("sqlite")
     where = request.getfixturevalue("postgres")
-    return SampleLog(where, lived(where))
+    return SampleLog(where, write_sample(where))

@@ -1,4 +1,4 @@
-"""Event logs for tests of the tools: written by a real service."""
+"""Event logs written by a real service, for tests of the tools."""
 
 import asyncio
 import sqlite3
@@ -56,7 +56,8 @@ async def open_round(service: Service, context: list[float], name: str = "triage
 
 async def play(service: Service, rounds: int, seed: int = 0, name: str = "triage") -> list[str]:
     """Open rounds and report their outputs, one after the other; return the ids."""
-    rng, ids = np.random.default_rng(seed), list[str]()
+    rng = np.random.default_rng(seed)
+    ids: list[str] = []
     for _ in range(rounds):
         context = rng.uniform(-1, 1, 2).tolist()
         opened = await open_round(service, context, name)
@@ -74,9 +75,9 @@ async def report(
     return (await service.report(name, opened.id, OutputsRequest(outputs))).status
 
 
-async def live(service: Service, seed: int = 0) -> None:
-    """Do a little of everything."""
-    await service.create(TRIAGE, "create it")
+async def play_sample(service: Service, seed: int = 0) -> None:
+    """Create two cascades, and open, report, label and abandon rounds."""
+    await service.create(TRIAGE, "create triage")
     await service.create(STAGED, None)
     ids = await play(service, 25, seed)
     for id_ in ids[:4]:
@@ -84,8 +85,8 @@ async def live(service: Service, seed: int = 0) -> None:
     rng = np.random.default_rng(seed + 1)
     contexts = rng.uniform(-1, 1, (5, 2)).tolist()
     batch, _ = await service.open_rounds("triage", BatchRequest(contexts), "a batch")
-    waiting, early, complete, silent, *_ = sorted(batch, key=lambda one: one.stop == 0)
-    assert early.stop  # and `waiting` stays open, as another one does
+    waiting, early, complete, silent, *_ = sorted(batch, key=lambda opened: opened.stop == 0)
+    assert early.stop  # `waiting` and another round stay open
     await service.report("triage", waiting.id, OutputsRequest([None, "ill"]))
     await report(service, complete, lambda arm: "ill")
     await service.report("triage", early.id, OutputsRequest(["ill"], final=True))
@@ -103,12 +104,12 @@ async def live(service: Service, seed: int = 0) -> None:
             answer = await service.report("staged", answer.id, request)
 
 
-def lived(where: str, **settings: Any) -> str:
-    """Run a service that does a little of everything; return its state hash."""
+def write_sample(where: str, **settings: Any) -> str:
+    """Write a sample log with a real service; return its state hash."""
 
     async def scenario() -> str:
         async with running(where, **settings) as service:
-            await live(service)
+            await play_sample(service)
             return (await service.state_hash()).hash
 
     return asyncio.run(scenario())
@@ -119,7 +120,7 @@ async def blocks_of(store: EventStore) -> list[Block]:
 
 
 async def using(where: str, work: Callable[[EventStore], Awaitable[T]]) -> T:
-    """Do something with the log at an address."""
+    """Run ``work`` on the store at an address."""
     async with open_existing_store(where) as store:
         return await work(store)
 

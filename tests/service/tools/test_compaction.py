@@ -1,4 +1,4 @@
-"""Compacting deletes old events and nothing else; a copy of the file is a backup."""
+"""Compaction of logs, and backups of SQLite files."""
 
 import asyncio
 import sqlite3
@@ -33,18 +33,18 @@ from tests.service.tools.sample_logs import (
     TRIAGE,
     blocks_of,
     change,
-    live,
     open_round,
     play,
+    play_sample,
     report,
     running,
     using,
 )
 
-LATER = 3600.0  # seconds from now, when all events are old
+LATER = 3600.0  # seconds from now; by then, all events are old
 
 
-async def compacted(where: str) -> int:
+async def compact_all(where: str) -> int:
     async with open_existing_store(where) as store:
         return await compact(store, await plan(store, keep_days=0, now=time.time() + LATER))
 
@@ -53,14 +53,14 @@ async def hash_of(where: str) -> str:
     return state_hash(await using(where, recover_state))
 
 
-async def test_recovery_gives_the_same_state(log: SampleLog) -> None:
+async def test_a_compacted_log_recovers_the_same_state(log: SampleLog) -> None:
     where = log.where
-    change(where, "DELETE FROM snapshot WHERE position > ?", (0,))  # so that one is written
-    position = await compacted(where)
+    change(where, "DELETE FROM snapshot WHERE position > ?", (0,))  # compaction writes one
+    position = await compact_all(where)
     assert await using(where, blocks_of) == []
-    found = await using(where, verify)
-    assert (found.hash, found.state.position) == (log.hash, position)
-    assert (found.end, found.hash, found.applied) == (position, log.hash, 0)
+    verified = await using(where, verify)
+    assert (verified.hash, verified.state.position) == (log.hash, position)
+    assert (verified.end, verified.hash, verified.applied) == (position, log.hash, 0)
     async with running(where) as service:
         assert (await service.state_hash()).hash == log.hash
         await play(service, 3)
@@ -69,7 +69,7 @@ async def test_recovery_gives_the_same_state(log: SampleLog) -> None:
     assert await hash_of(where) == now
 
 
-async def test_the_last_days_remain(where: str) -> None:
+async def test_recent_events_are_kept(where: str) -> None:
     async with running(where) as service:
         await service.create(TRIAGE, None)
         old = await play(service, 20, seed=1)
@@ -87,14 +87,14 @@ async def test_the_last_days_remain(where: str) -> None:
             assert (planned.cut, planned.events) == (cut, cut)
             position = await compact(store, planned)
             assert (await blocks_of(store))[0].base == cut + 1
-            found = await verify(store)
-            # the snapshot is at the end, and the remaining events are before it
-            assert (found.first, found.applied) == (cut + 1, 0)
-            assert position == found.end == before.position
+            verified = await verify(store)
+            # The snapshot is at the end, after the remaining events.
+            assert (verified.first, verified.applied) == (cut + 1, 0)
+            assert position == verified.end == before.position
             again = await plan(store, days, now)
             assert again.events == 0
 
-        # the service has been running all the time, and continues
+        # The running service continues.
         assert await service.state_hash() == before
         with pytest.raises(RequestError) as caught:
             await report_label(service, "triage", old[0], LabelReport("ill"))
@@ -108,7 +108,7 @@ async def test_the_last_days_remain(where: str) -> None:
         assert await service.state_hash() == after
 
 
-async def test_ended_rounds_are_forgotten(where: str) -> None:
+async def test_compacted_rounds_are_dropped_from_memory(where: str) -> None:
     async with running(where) as service:
         await service.create(TRIAGE, None)
 
@@ -116,102 +116,103 @@ async def test_ended_rounds_are_forgotten(where: str) -> None:
             contexts: list[Any] = [[0.5, n / BLOCK] for n in range(BLOCK)]
             return (await service.open_rounds("triage", BatchRequest(contexts), key))[0]
 
-        async def answered(rounds: list[RoundAnswer]) -> None:
-            await asyncio.gather(*(report(service, one, lambda arm: "ill") for one in rounds))
+        async def report_all(rounds: list[RoundAnswer]) -> None:
+            reports = (report(service, opened, lambda arm: "ill") for opened in rounds)
+            await asyncio.gather(*reports)
 
         old, new = await batch("key"), await batch()
-        await answered(old + new[1:])
+        await report_all(old + new[1:])
         ledger = service.state.order[0].ledger
-        await compacted(where)
-        waiting = await open_round(service, [0.5, 0.5])  # the log has an event again
+        await compact_all(where)
+        waiting = await open_round(service, [0.5, 0.5])  # an event after the compaction
         await until(lambda: ledger.first > 0)
-        # the second block has an open round
+        # The second block has an open round.
         assert (ledger.first, len(ledger), len(ledger.status)) == (BLOCK, 2 * BLOCK + 1, BLOCK + 1)
-        for ask in (
+        for request in (
             service.round("triage", old[7].id),
             report(service, old[7], lambda arm: "ill"),
             report_label(service, "triage", old[7].id, LabelReport("ill")),
             batch("key"),
         ):
             with pytest.raises(RequestError) as caught:
-                await ask
+                await request
             assert caught.value.code == "gone"
         assert (await service.round("triage", new[7].id)).status == "learned"
-        # the digest of the state is as if nothing was forgotten
+        # The state hash does not depend on dropped rounds.
         now, complete = await service.state_hash(), await using(where, verify)
         assert (complete.hash, complete.state.order[0].ledger.first) == (now.hash, 0)
-        await answered([new[0], waiting])
+        await report_all([new[0], waiting])
         after = await service.state_hash()
         assert (await using(where, verify)).hash == after.hash
-    async with running(where) as service:  # from a snapshot without the forgotten
+    async with running(where) as service:  # from a snapshot without the dropped rounds
         await service.cascade("triage")  # loads it
         assert service.state.order[0].ledger.first == BLOCK
         assert await service.state_hash() == after
-        await compacted(where)
+        await compact_all(where)
         await play(service, 1)
         await until(lambda: service.state.order[0].ledger.first == 2 * BLOCK)
         after = await service.state_hash()
     assert await hash_of(where) == after.hash
 
 
-async def test_labels_of_deleted_rounds_are_wanted_no_longer(where: str) -> None:
+async def test_labels_of_compacted_rounds_are_no_longer_requested(where: str) -> None:
     policy = {"kind": "uss-laplace", "labels": 12}
     async with running(where) as service:
         await service.create(CascadeSpec("triage", ARMS, 2, policy=policy), None)
 
         async def disagree(rounds: int) -> list[str]:
             opened = [await open_round(service, [0.1, 0.2]) for _ in range(rounds)]
-            for one in opened:
-                assert await report(service, one, lambda arm: arm) == "learned"
-            return [one.id for one in opened]
+            for round_ in opened:
+                assert await report(service, round_, lambda arm: arm) == "learned"
+            return [round_.id for round_ in opened]
 
         await disagree(3)
         assert (await requested_labels(service, "triage")).wanted == 3
-        await compacted(where)
+        await compact_all(where)
         assert await requested_labels(service, "triage") == WantedLabels(0, [])
         ids = await disagree(2)
-        found = await requested_labels(service, "triage")
-        assert (found.wanted, [one.id for one in found.rounds]) == (2, ids)
+        requests = await requested_labels(service, "triage")
+        assert (requests.wanted, [request.id for request in requests.rounds]) == (2, ids)
         view = service.state.cascade("triage").view()
         assert (view.labels_wanted, detail(service.state.cascade("triage"))["wanted"]) == (2, 2)
-        await compacted(where)
+        await compact_all(where)
         after = await service.state_hash()
-    async with running(where) as service:  # which knows it before anybody looks
+    async with running(where) as service:
         assert (await service.cascade("triage")).labels_wanted == 0
         assert await service.state_hash() == after
 
 
-async def test_a_service_writes_meanwhile(where: str) -> None:
+async def test_compaction_while_the_service_writes(where: str) -> None:
     async with running(where, snapshot_every=20) as service:
-        await live(service)
+        await play_sample(service)
         writing = asyncio.create_task(play(service, 60, seed=9))
         for _ in range(3):
-            await compacted(where)
+            await compact_all(where)
         await writing
         after = (await service.state_hash()).hash
     assert await hash_of(where) == after
 
 
-async def test_what_replicas_may_be_reading_remains(postgres: str) -> None:
+async def test_events_that_replicas_may_be_reading_are_kept(postgres: str) -> None:
     async with running(postgres) as service:
         await service.create(TRIAGE, None)
     assert (await using(postgres, lambda store: plan(store, keep_days=0))).events == 0
 
 
-async def test_nothing_is_deleted_if_the_log_or_its_snapshot_is_wrong(sqlite: SampleLog) -> None:
+async def test_a_damaged_log_or_snapshot_is_not_compacted(sqlite: SampleLog) -> None:
     async with open_existing_store(sqlite.where) as store:
         planned = await plan(store, keep_days=0, now=time.time() + LATER)
-        planned.verified.state.order[0].ledger.learned += 1  # as if memory had erred
+        planned.verified.state.order[0].ledger.learned += 1  # simulates a memory error
         with pytest.raises(CorruptLogError):
             await compact(store, planned)
     change(sqlite.where, "UPDATE block SET payload = ? WHERE base = ?", (b"nonsense", 7))
     with pytest.raises(CorruptLogError, match="events 7 to 7"):
-        await compacted(sqlite.where)
+        await compact_all(sqlite.where)
     blocks = await using(sqlite.where, blocks_of)
     assert sum(block.count for block in blocks) == planned.events
 
 
-async def test_the_file_shrinks(tmp_path: Path) -> None:
+async def test_compaction_shrinks_the_file(tmp_path: Path) -> None:
     where = tmp_path / "log.db"
     async with running(str(where)) as service:
         await service.create(TRIAGE, None)
@@ -220,26 +221,26 @@ async def test_the_file_shrinks(tmp_path: Path) -> None:
             await service.open_rounds("triage", BatchRequest(contexts), f"batch {k}")
     before = where.stat().st_size
     size = sum(len(block.payload) for block in await using(str(where), blocks_of))
-    await compacted(str(where))
+    await compact_all(str(where))
     assert size > 300_000
     assert where.stat().st_size < before - 0.9 * size
 
 
-@pytest.mark.parametrize("how", ["VACUUM INTO", ".backup"])
-async def test_a_service_starts_from_a_copy_that_sqlite_wrote(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("method", ["VACUUM INTO", ".backup"])
+async def test_a_service_starts_from_a_backup(tmp_path: Path, method: str) -> None:
     """As in docs/backup.md; the copy is written while the service runs."""
     where, copy = str(tmp_path / "log.db"), str(tmp_path / "copy.db")
     async with running(where) as service:
-        await live(service)
+        await play_sample(service)
         before = await service.state_hash()
         with closing(sqlite3.connect(where)) as source, closing(sqlite3.connect(copy)) as target:
-            if how == ".backup":
-                source.backup(target)  # what that command of the shell calls
+            if method == ".backup":
+                source.backup(target)  # as the shell command does
             else:
                 source.execute("VACUUM INTO ?", (copy,))
         await play(service, 5)  # the original continues
-    found = await using(copy, verify)
-    assert (found.end, found.hash) == (before.position, before.hash)
+    verified = await using(copy, verify)
+    assert (verified.end, verified.hash) == (before.position, before.hash)
     async with running(copy) as service:
         assert await service.state_hash() == before
         await play(service, 1)

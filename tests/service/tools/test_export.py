@@ -1,4 +1,4 @@
-"""An export has what the service knows, and nothing that was to be left out."""
+"""Exported rounds, compared with the service that wrote the log."""
 
 import csv
 import json
@@ -29,12 +29,12 @@ from tests.service.tools.sample_logs import (
     using,
 )
 
-USUAL: Any = {"contexts": "plain", "progress": no_progress}
+DEFAULTS: Any = {"contexts": "plain", "progress": no_progress}
 
 
-async def exported(where: str, out: Path, cascade: str | None = None, **how: Any) -> Export:
-    given = {**USUAL, **how}
-    return await using(where, lambda store: export_rounds(store, out, cascade, **given))
+async def export(where: str, out: Path, cascade: str | None = None, **options: Any) -> Export:
+    arguments = {**DEFAULTS, **options}
+    return await using(where, lambda store: export_rounds(store, out, cascade, **arguments))
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 async def test_rows_match_the_rounds_of_the_service(log: SampleLog, tmp_path: Path) -> None:
     where, out = log.where, tmp_path / "rounds.jsonl"
-    done = await exported(where, out, "triage")
+    done = await export(where, out, "triage")
     n, lines = done.counts, rows(out)
     assert (n["written"], n["labelled"], n["failed"], n["open"]) == (28, 4, 2, 2)
     assert (n["expired"], n["lost"], done.as_json, done.without_context) == (0, 0, False, False)
@@ -54,33 +54,33 @@ async def test_rows_match_the_rounds_of_the_service(log: SampleLog, tmp_path: Pa
         await service.cascade("triage")  # loads it
         ledger = service.state.cascades["triage"].ledger
         ended = [ledger.ended_at[ledger.number(row["id"])] for row in lines]
-        assert ended == sorted(ended)  # the order in which they were learned
+        assert ended == sorted(ended)  # learning order
         for row in lines:
             view = await service.round("triage", row["id"])
             assert list(row["context"].values()) == view.context
             assert list(row["context"]) == ["age", "fever"]
-            found = {arm: output for arm, output in row["outputs"].items() if output is not None}
-            assert found == view.outputs
-            assert (row["failed"] is None) == (len(found) == (view.stop or 0) + 1)
+            outputs = {arm: output for arm, output in row["outputs"].items() if output is not None}
+            assert outputs == view.outputs
+            assert (row["failed"] is None) == (len(outputs) == (view.stop or 0) + 1)
             assert (row["label"] is not None) == view.labelled
             rule_stop = ledger.rule_stops[ledger.number(row["id"])]
             assert row["rule_stop"] == ARMS[rule_stop].name
 
 
-async def test_what_stages_revealed(sqlite: SampleLog, tmp_path: Path) -> None:
+async def test_revealed_numbers_are_exported_by_arm(sqlite: SampleLog, tmp_path: Path) -> None:
     where, out = sqlite.where, tmp_path / "staged.jsonl"
-    done = await exported(where, out, "staged")
+    done = await export(where, out, "staged")
     assert (done.counts["written"], done.counts["failed"], done.without_context) == (8, 1, False)
     async with running(where) as service:
         for row in rows(out):
             view = await service.round("staged", row["id"])
             revealed = [row["revealed"].get(arm, {}) for arm in ("rules", "model")]
-            known = [row["context"]["age"]]
-            known += [x for part in revealed for x in part.values() if x is not None]
-            assert known == (view.context or [])[: len(known)]
+            context = [row["context"]["age"]]
+            context += [x for numbers in revealed for x in numbers.values() if x is not None]
+            assert context == (view.context or [])[: len(context)]
             answered = sum(output is not None for output in row["outputs"].values())
-            assert len(known) == (1, 2, 3, 3)[answered]
-    # rounds came one after the other, so that a new policy that replays them does the same
+            assert len(context) == (1, 2, 3, 3)[answered]
+    # The rounds were sequential, so a new policy replays them to the same stops.
     policy: Any = build(STAGED)
     (chunk,) = sw.Log(out).chunks()
     stops = policy.run_recorded(chunk.rounds)
@@ -97,10 +97,12 @@ async def test_what_stages_revealed(sqlite: SampleLog, tmp_path: Path) -> None:
         ([1, True, 1], True),
         ([{"a": 1}, [1], {"a": 1.0}], True),
         ([2**60, 2**60 + 1, 2**60], True),
-        (["x" * 2000, "y" * 2000, "x" * 2000], True),  # of which the log has hashes
+        (["x" * 2000, "y" * 2000, "x" * 2000], True),  # stored as hashes
     ],
 )
-async def test_outputs_of_any_kind(outputs: list[Any], as_json: bool, tmp_path: Path) -> None:
+async def test_outputs_of_any_type_are_exported(
+    outputs: list[Any], as_json: bool, tmp_path: Path
+) -> None:
     where, out = str(tmp_path / "log.db"), tmp_path / "rounds.jsonl"
     async with running(where) as service:
         await service.create(CascadeSpec("any", ARMS, 1, keep_open=1), None)
@@ -111,32 +113,30 @@ async def test_outputs_of_any_kind(outputs: list[Any], as_json: bool, tmp_path: 
         for _ in range(3):
             await open_round(service, [0.25], "any")
         await service.retire("any")
-    done = await exported(where, out)
+    done = await export(where, out)
     assert done.as_json == as_json
     assert [done.counts[name] for name in ("written", "expired", "open", "lost")] == [3, 2, 1, 0]
-    # whatever they are, outputs that differ for the service differ in the log too
-    await exported(where, tmp_path / "rounds.csv")
+    # Outputs differ in the exported log exactly if they differ for the service.
+    await export(where, tmp_path / "rounds.csv")
     first = next(sw.Log(out).chunks()).rounds.differ[0].astype(bool).tolist()
     assert next(sw.Log(tmp_path / "rounds.csv").chunks()).rounds.differ[0].tolist() == first
     same = [json.dumps(y, sort_keys=True).replace("1.0", "1") for y in outputs]
     assert first == [same[0] != same[1], same[0] != same[2], same[1] != same[2]]
 
 
-async def test_labels_by_arm_make_all_labels_columns_of_arms(tmp_path: Path) -> None:
+async def test_labels_by_arm_convert_all_labels_to_columns_of_arms(tmp_path: Path) -> None:
     where, out = str(tmp_path / "log.db"), tmp_path / "rounds.jsonl"
-    said = ["yes", "no", "it depends"]
+    answers = ["yes", "no", "it depends"]
     async with running(where) as service:
         await service.create(CascadeSpec("any", ARMS, 1), None)
         opened = [await open_round(service, [0.5], "any") for _ in range(3)]
-        for one in opened:
-            await report(service, one, said.__getitem__, "any")
+        for round_ in opened:
+            await report(service, round_, answers.__getitem__, "any")
         names = [arm.name for arm in ARMS]
         right = dict(zip(names, [True, False, True], strict=True))
-        for one, label in zip(
-            opened, (m.LabelReport("no"), m.LabelReport(right=right)), strict=False
-        ):
-            await report_label(service, "any", one.id, label)
-    done = await exported(where, out)
+        await report_label(service, "any", opened[0].id, m.LabelReport("no"))
+        await report_label(service, "any", opened[1].id, m.LabelReport(right=right))
+    done = await export(where, out)
     assert (done.counts["written"], done.counts["labelled"]) == (3, 2)
     log = sw.Log(out)
     rounds = next(log.chunks()).rounds
@@ -150,7 +150,7 @@ FORMULAS = ["=cmd|' /C calc'!A0", "+1", "-1", "@sum", "\tx", "\rx", "'=1", "''=1
 HARMLESS = ["'quoted'", "a=1", "", " =1", "'", "é"]
 
 
-async def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
+async def test_csv_cells_are_never_formulas(tmp_path: Path) -> None:
     where, out = str(tmp_path / "log.db"), tmp_path / "rounds.csv"
     texts = [*FORMULAS, *HARMLESS]
     spec = CascadeSpec("any", [Arm("=a", 0.1), Arm("-b", 0.1), Arm("c", 0.1)], 1)
@@ -160,25 +160,25 @@ async def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
         for k, text in enumerate(texts):
             opened = await open_round(service, [-0.5], "any")
             await report(service, opened, [text, texts[k - 1], "c"].__getitem__, "any")
-    await exported(where, out)
+    await export(where, out)
     with out.open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     for line in lines:
         for column, cell in line.items():
             if column == "context.x0":
-                assert cell == "-0.5"  # a number is written as it is
+                assert cell == "-0.5"  # numbers are not escaped
             else:
                 assert not cell.startswith(("=", "+", "-", "@", "\t", "\r")), column
-    found = [line["output.'=a"] for line in lines]
-    assert found[-len(HARMLESS) :] == HARMLESS
-    assert found[: len(FORMULAS)] == [f"'{text}" for text in FORMULAS]
+    cells = [line["output.'=a"] for line in lines]
+    assert cells[-len(HARMLESS) :] == HARMLESS
+    assert cells[: len(FORMULAS)] == [f"'{text}" for text in FORMULAS]
     assert sw.Log(out).arms == ("'=a", "'-b", "c")
-    assert next(sw.Log(out).chunks()).stops.tolist() == [2] * len(texts)  # found by their names
-    await exported(where, tmp_path / "plain.jsonl")
+    assert next(sw.Log(out).chunks()).stops.tolist() == [2] * len(texts)
+    await export(where, tmp_path / "plain.jsonl")
     assert {row["outputs"]["=a"] for row in rows(tmp_path / "plain.jsonl")} == set(texts)
 
 
-async def test_contexts_that_are_left_out(sqlite: SampleLog, tmp_path: Path) -> None:
+async def test_contexts_can_be_omitted(sqlite: SampleLog, tmp_path: Path) -> None:
     async with running(sqlite.where) as service:
         secrets = {
             repr(number)
@@ -189,16 +189,16 @@ async def test_contexts_that_are_left_out(sqlite: SampleLog, tmp_path: Path) -> 
     assert len(secrets) > 60
     for name in ("triage", "staged"):
         out = tmp_path / f"{name}.csv"
-        await exported(sqlite.where, out, name)
+        await export(sqlite.where, out, name)
         assert any(secret in out.read_text("utf-8") for secret in secrets)
-        await exported(sqlite.where, out, name, contexts="none")
+        await export(sqlite.where, out, name, contexts="none")
         text = out.read_text("utf-8")
         assert "output.rules" in text
         assert not any(secret in text for secret in [*secrets, "fever"])
         assert out.stat().st_mode & 0o777 == 0o600
 
 
-async def test_what_is_left_of_a_compacted_log(tmp_path: Path) -> None:
+async def test_a_compacted_log_exports_the_remaining_rounds(tmp_path: Path) -> None:
     where, out = str(tmp_path / "log.db"), tmp_path / "rounds.jsonl"
     async with running(where) as service:
         await service.create(TRIAGE, None)
@@ -208,32 +208,33 @@ async def test_what_is_left_of_a_compacted_log(tmp_path: Path) -> None:
         cut = service.state.position
         await report(service, lost, lambda arm: "ill")
         await play(service, 3)
-    await using(where, lambda store: store.drop_before(cut))  # stopping has written a snapshot
+    await using(where, lambda store: store.drop_before(cut))  # stopping wrote a snapshot
     async with running(where) as service:
         await report(service, early, lambda arm: "healthy")
-    done = await exported(where, out)
+    done = await export(where, out)
     assert (done.counts["written"], done.counts["lost"]) == (4, 1)
     assert rows(out)[-1]["id"] == early.id
     assert list(rows(out)[-1]["context"].values()) == [0.125, 0.5]
 
 
-async def test_of_a_damaged_log_nothing_is_written(sqlite: SampleLog, tmp_path: Path) -> None:
-    where = sqlite.where  # the snapshot it ends with hides the damage from a service
+async def test_a_damaged_log_writes_no_export(sqlite: SampleLog, tmp_path: Path) -> None:
+    where = sqlite.where  # a service would start from its snapshot and miss the damage
     victim = [b for b in await using(where, blocks_of) if b"ill" in b.payload][4]
-    other, folder = victim.payload.replace(b"ill", b"ilk"), tmp_path / "out"
+    changed = victim.payload.replace(b"ill", b"ilk")
+    folder = tmp_path / "out"
     folder.mkdir()
     for damage, values in (
-        ("UPDATE block SET payload = ? WHERE base = ?", (other, victim.base)),
+        ("UPDATE block SET payload = ? WHERE base = ?", (changed, victim.base)),
         ("DELETE FROM block WHERE base = ?", (victim.base,)),
         ("DELETE FROM block WHERE base > ?", (victim.base,)),
     ):
         change(where, damage, values)
         with pytest.raises(CorruptLogError):
-            await exported(where, folder / "rounds.csv", "triage")
+            await export(where, folder / "rounds.csv", "triage")
         assert list(folder.iterdir()) == []
 
 
-async def test_a_log_that_is_compacted_meanwhile_is_distinguished_from_damage(
+async def test_compaction_during_an_export_is_not_reported_as_damage(
     sqlite: SampleLog, tmp_path: Path
 ) -> None:
     where, stages = sqlite.where, ["reading outputs"]
@@ -244,6 +245,6 @@ async def test_a_log_that_is_compacted_meanwhile_is_distinguished_from_damage(
             change(where, "DELETE FROM block WHERE base <= ?", (20,))
 
     with pytest.raises(CorruptLogError, match="compacted while it was read; try again"):
-        await exported(where, tmp_path / "out.csv", "triage", progress=compact)
+        await export(where, tmp_path / "out.csv", "triage", progress=compact)
     assert not (tmp_path / "out.csv").exists()
-    assert (await exported(where, tmp_path / "out.csv", "triage")).counts["written"] > 0
+    assert (await export(where, tmp_path / "out.csv", "triage")).counts["written"] > 0

@@ -1,4 +1,4 @@
-"""Reading a log changes nothing, and only the owner can read the files that are written."""
+"""Opening logs, and private output files."""
 
 import os
 import sqlite3
@@ -13,11 +13,11 @@ from tests.service.tools.conftest import SampleLog
 from tests.service.tools.sample_logs import using
 
 
-async def test_reading_creates_nothing(tmp_path: Path, postgres: str) -> None:
+async def test_reading_a_missing_log_creates_nothing(tmp_path: Path, postgres: str) -> None:
     (tmp_path / "text.db").write_text("hello")
     (tmp_path / "empty.db").touch()
     files = [str(tmp_path / name) for name in ("none.db", "", "text.db", "empty.db")]
-    for where in (*files, postgres, postgres):  # the first time has created nothing to find
+    for where in (*files, postgres, postgres):  # twice, to see that nothing was created
         with pytest.raises(InvalidParameterError):
             await using(where, verify)
     assert {path.name for path in tmp_path.iterdir()} == {"text.db", "empty.db"}
@@ -26,7 +26,7 @@ async def test_reading_creates_nothing(tmp_path: Path, postgres: str) -> None:
         await using("postgresql://127.0.0.1:1/none?connect_timeout=2", verify)
 
 
-async def test_a_log_of_a_newer_version_is_refused(sqlite: SampleLog) -> None:
+async def test_a_log_of_a_newer_version_is_rejected(sqlite: SampleLog) -> None:
     with sqlite3.connect(sqlite.where) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
@@ -34,8 +34,9 @@ async def test_a_log_of_a_newer_version_is_refused(sqlite: SampleLog) -> None:
         await using(sqlite.where, verify)
 
 
-def test_a_private_file_is_there_complete_or_not_at_all(tmp_path: Path) -> None:
-    target, before = tmp_path / "out.txt", os.umask(0o022)
+def test_a_private_file_is_written_atomically(tmp_path: Path) -> None:
+    target = tmp_path / "out.txt"
+    old_umask = os.umask(0o022)
 
     def write(text: str, *, fail: bool = False) -> None:
         with private_file(target) as path:
@@ -50,16 +51,16 @@ def test_a_private_file_is_there_complete_or_not_at_all(tmp_path: Path) -> None:
         with pytest.raises(ZeroDivisionError) as caught:
             write("half", fail=True)
         assert list(tmp_path.iterdir()) == []
-        assert caught.value.__notes__ == []  # there is no such file any more
+        assert caught.value.__notes__ == []  # the file no longer exists
         for text in ("complete", "new"):
             write(text)
             assert (target.read_text(), target.stat().st_mode & 0o777) == (text, 0o600)
-            target.chmod(0o644)  # which the next one is not
+            target.chmod(0o644)  # the next file is private again
     finally:
-        os.umask(before)
+        os.umask(old_umask)
 
 
-def test_a_private_file_needs_a_place_of_its_own(tmp_path: Path) -> None:
+def test_a_private_file_requires_a_regular_path(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     for target in (tmp_path / "folder", tmp_path / "pipe", tmp_path / "none" / "out.txt"):

@@ -1,4 +1,4 @@
-"""A state can be rebuilt from its log; damage is found and distinguished from what is none."""
+"""Verification of logs: rebuilding the state, and detecting damage."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,36 +30,38 @@ from tests.service.tools.sample_logs import (
 )
 
 
-async def rebuilt(where: str) -> State:
-    return (await checked(where)).state
+async def rebuild(where: str) -> State:
+    return (await verify_log(where)).state
 
 
-async def checked(where: str) -> Verified:
+async def verify_log(where: str) -> Verified:
     return await using(where, verify)
 
 
-async def damaged(where: str, words: str) -> None:
-    with pytest.raises(CorruptLogError, match=words):
-        await checked(where)
+async def expect_damage(where: str, message: str) -> None:
+    with pytest.raises(CorruptLogError, match=message):
+        await verify_log(where)
 
 
 async def newest_snapshot(where: str) -> Snapshot:
     position = (await using(where, lambda store: store.snapshots()))[-1]
-    found = await using(where, lambda store: store.snapshot(position))
-    assert found is not None
-    return found
+    snapshot = await using(where, lambda store: store.snapshot(position))
+    assert snapshot is not None
+    return snapshot
 
 
 async def store_snapshot(where: str, snapshot: Snapshot) -> None:
-    """Store a snapshot instead of the one at its position, if there is one."""
+    """Store a snapshot, replacing any at its position."""
     if snapshot.position in await using(where, lambda store: store.snapshots()):
         change(where, "DELETE FROM snapshot WHERE position = ?", (snapshot.position,))
     await using(where, lambda store: store.save_snapshot(snapshot))
 
 
 async def write_events(target: Path, blocks: list[list[Event]]) -> str:
-    """Write a log with digests that match its events, as a forger or a defect would."""
-    store, digest, position = open_store(str(target)), START, 0
+    """Write a log with valid digests, as a defect or an attacker could."""
+    store = open_store(str(target))
+    digest = START
+    position = 0
     await store.open()
     for events in blocks:
         payload = codec.join_events(map(codec.encode_event, events))
@@ -79,100 +81,98 @@ async def events_of(where: str) -> list[list[Event]]:
 
 
 async def test_the_state_after_every_event_can_be_rebuilt(where: str, tmp_path: Path) -> None:
-    seen: dict[int, str] = {}
+    hashes: dict[int, str] = {}
     async with running(where) as service:
         await service.create(TRIAGE, None)
         for k in range(12):
             await play(service, 1, seed=k)
-            seen[service.state.position] = (await service.state_hash()).hash
+            hashes[service.state.position] = (await service.state_hash()).hash
         file = tmp_path / "triage.stopwise"
-        (await rebuilt(where)).cascades["triage"].policy.save(file)
-        policy = sw.load(file)  # it continues like that of the service
+        (await rebuild(where)).cascades["triage"].policy.save(file)
+        policy = sw.load(file)  # continues like the policy of the service
         for k in range(20):
             x = [k / 20, 1 - k / 10]
             assert policy.decide(x).stop == (await open_round(service, x)).stop
     state = State()
     for block in await using(where, blocks_of):
         apply_block(state, block)
-        assert seen.pop(state.position, state_hash(state)) == state_hash(state)
-    assert not seen
+        assert hashes.pop(state.position, state_hash(state)) == state_hash(state)
+    assert not hashes
 
 
-async def test_how_events_are_cut_into_blocks_does_not_matter(
-    sqlite: SampleLog, tmp_path: Path
-) -> None:
+async def test_the_state_does_not_depend_on_blocks(sqlite: SampleLog, tmp_path: Path) -> None:
     events = [event for block in await events_of(sqlite.where) for event in block][:6]
     one_block = await write_events(tmp_path / "one.db", [events])
     many = await write_events(tmp_path / "many.db", [[event] for event in events])
-    assert state_hash(await rebuilt(one_block)) == state_hash(await rebuilt(many))
+    assert state_hash(await rebuild(one_block)) == state_hash(await rebuild(many))
 
 
 # -- events ---------------------------------------------------------------------------------------
 
 
-async def test_a_log_without_damage_and_with_some(log: SampleLog) -> None:
+async def test_changed_and_missing_events_are_detected(log: SampleLog) -> None:
     where, blocks = log.where, await using(log.where, blocks_of)
-    found = await checked(where)
-    assert found.hash == log.hash
-    assert (found.first, found.end, found.applied) == (1, blocks[-1].end, found.end)
-    assert (found.snapshots, found.divergences) == ({found.end: "equal"}, {})
-    assert found.times == [blocks[0].time, blocks[-1].time]
+    verified = await verify_log(where)
+    assert verified.hash == log.hash
+    assert (verified.first, verified.end, verified.applied) == (1, blocks[-1].end, verified.end)
+    assert (verified.snapshots, verified.divergences) == ({verified.end: "equal"}, {})
+    assert verified.times == [blocks[0].time, blocks[-1].time]
     victim = blocks[40]
     flipped = bytearray(victim.payload)
     flipped[len(flipped) // 2] ^= 0x10
     change(where, "UPDATE block SET payload = ? WHERE base = ?", (bytes(flipped), victim.base))
-    await damaged(where, f"events {victim.base} to {victim.end}")
+    await expect_damage(where, f"events {victim.base} to {victim.end}")
     change(where, "DELETE FROM block WHERE base = ?", (victim.base,))
-    await damaged(where, f"event {victim.end + 1}")
+    await expect_damage(where, f"event {victim.end + 1}")
     change(where, "DELETE FROM block WHERE base = ?", (blocks[-1].base,))
-    await damaged(where, f"event {blocks[-1].base - 1}")  # the snapshot knows of a later one
+    await expect_damage(where, f"event {blocks[-1].base - 1}")  # the snapshot is later
 
 
-async def test_an_event_that_contradicts_those_before_it(sqlite: SampleLog, tmp_path: Path) -> None:
+async def test_a_contradictory_event_is_detected(sqlite: SampleLog, tmp_path: Path) -> None:
     blocks = await events_of(sqlite.where)
-    nobody = Reported(0, 9999, [0], [b'"ill"'], True, 0.0)
-    forged = await write_events(tmp_path / "forged.db", [*blocks, [nobody]])
-    await damaged(forged, f"event {sum(map(len, blocks)) + 1}")
+    unknown_round = Reported(0, 9999, [0], [b'"ill"'], True, 0.0)
+    forged = await write_events(tmp_path / "forged.db", [*blocks, [unknown_round]])
+    await expect_damage(forged, f"event {sum(map(len, blocks)) + 1}")
 
 
-async def test_another_decision_than_here_is_counted_and_no_damage(
+async def test_a_different_decision_is_counted_as_divergence(
     sqlite: SampleLog, tmp_path: Path
 ) -> None:
     def edit(event: Event) -> Event:
         if not isinstance(event, Opened) or event.count != 5:
             return event
-        stop = bytes([(event.stops[4] + 1) % 3])  # this round stays open: nothing contradicts it
+        stop = bytes([(event.stops[4] + 1) % 3])  # of a round that stays open
         rule_stops = event.rule_stops and event.rule_stops[:4] + stop
         return msgspec.structs.replace(event, stops=event.stops[:4] + stop, rule_stops=rule_stops)
 
     blocks = [[edit(event) for event in block] for block in await events_of(sqlite.where)]
     other = await write_events(tmp_path / "other.db", blocks)
-    assert (await checked(other)).divergences == {"triage": 1}
+    assert (await verify_log(other)).divergences == {"triage": 1}
 
 
 # -- snapshots ------------------------------------------------------------------------------------
 
 
-async def tampered(where: str, edit: Callable[[State], Any]) -> int:
-    """Store a snapshot of a state that was tampered with; return its position."""
+async def store_edited_snapshot(where: str, edit: Callable[[State], Any]) -> int:
+    """Store a snapshot of an edited state; return its position."""
     state = await using(where, recover_state)
     edit(state)
     await store_snapshot(where, take_snapshot(state))
     return state.position
 
 
-async def test_a_wrong_snapshot_is_damage_and_recovery_skips_it(sqlite: SampleLog) -> None:
+async def test_a_damaged_snapshot_is_detected_and_recovery_skips_it(sqlite: SampleLog) -> None:
     where, snapshot = sqlite.where, await newest_snapshot(sqlite.where)
     content, replace = b"".join(snapshot.parts), msgspec.structs.replace
     middle = len(content) // 2
     flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
     for other in (
-        *(replace(snapshot, parts=(one,)) for one in (flipped, content[:middle], b"")),
+        *(replace(snapshot, parts=(part,)) for part in (flipped, content[:middle], b"")),
         replace(snapshot, digest=bytes(16)),  # of another log
         replace(snapshot, position=snapshot.position - 1),
     ):
         await store_snapshot(where, other)
-        await damaged(where, f"snapshot at event {other.position}")
+        await expect_damage(where, f"snapshot at event {other.position}")
         recovered = await using(where, recover_state)
         assert (state_hash(recovered), recovered.log_digest) == (sqlite.hash, snapshot.digest)
         change(where, "DELETE FROM snapshot WHERE position = ?", (other.position,))
@@ -183,29 +183,31 @@ async def test_a_wrong_snapshot_is_damage_and_recovery_skips_it(sqlite: SampleLo
     def go_beyond(state: State) -> None:
         state.position += 1
 
-    position = await tampered(where, forget)
-    await damaged(where, f"snapshot at event {position}")
+    position = await store_edited_snapshot(where, forget)
+    await expect_damage(where, f"snapshot at event {position}")
     change(where, "DELETE FROM snapshot WHERE position = ?", (position,))
-    await damaged(where, f"events up to {await tampered(where, go_beyond)} are missing")
+    await expect_damage(
+        where, f"events up to {await store_edited_snapshot(where, go_beyond)} are missing"
+    )
     assert state_hash(await using(where, recover_state)) == sqlite.hash
 
 
-async def test_a_snapshot_of_another_version_is_a_note(
+async def test_a_snapshot_of_another_version_is_not_compared(
     log: SampleLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stopwise.service.persistence.snapshots.FORMAT", 999)
-    position = await tampered(log.where, lambda state: None)
+    position = await store_edited_snapshot(log.where, lambda state: None)
     monkeypatch.undo()
-    assert (await checked(log.where)).snapshots == {position: "not compared"}
+    assert (await verify_log(log.where)).snapshots == {position: "not compared"}
 
 
-async def test_a_damaged_snapshot_before_a_compacted_log(sqlite: SampleLog) -> None:
+async def test_a_damaged_snapshot_of_a_compacted_log_is_detected(sqlite: SampleLog) -> None:
     where, first = sqlite.where, await newest_snapshot(sqlite.where)
     async with running(where) as service:
         await play(service, 3)
     await using(where, lambda store: store.drop_before(first.position + 2))
-    found = await checked(where)
-    assert found.snapshots == {first.position: "not compared", found.end: "equal"}
-    assert (found.first, found.applied) == (first.position + 3, 0)
+    verified = await verify_log(where)
+    assert verified.snapshots == {first.position: "not compared", verified.end: "equal"}
+    assert (verified.first, verified.applied) == (first.position + 3, 0)
     await store_snapshot(where, msgspec.structs.replace(first, parts=(bytes(500),)))
-    await damaged(where, f"snapshot at event {first.position}")
+    await expect_damage(where, f"snapshot at event {first.position}")
