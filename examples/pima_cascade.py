@@ -132,7 +132,7 @@ def main(passes: int = 10, seed: int = 0) -> dict[str, dict[str, dict[str, float
 
     # the answers of every arm for every patient, to compare with; a clinic never sees this
     answers = np.array(
-        [[stage.judge(stage.call(p), last=True)[0] for stage in stages] for p in arriving]
+        [[stage.interpret(stage.call(p), last=True)[0] for stage in stages] for p in arriving]
     )
     wrong = answers != np.array([[patient["ill"]] for patient in arriving])
 

@@ -17,7 +17,8 @@ import stopwise as sw
 from stopwise import research
 from stopwise.cli.main import app
 from stopwise.proxy import config
-from tests.site.pages import PACKAGE, ROOT, is_mentioned, mentions
+from stopwise.service.settings import SETTINGS
+from tests.site.pages import PACKAGE, ROOT, TEXTS, is_mentioned, mentions
 
 CREATED_BY_THE_READER = {
     "policies/greedy.py",
@@ -28,11 +29,11 @@ CREATED_BY_THE_READER = {
 FOREIGN = {
     "blood_pressure",
     "general_settings",
+    "held_labels",
     "large_ok",
     "parentbased_traceidratio",
     "pg_restore",
     "sample_weight",
-    "held_labels",
     "skin_thickness",
     "small_ok",
 }
@@ -135,6 +136,31 @@ def test_make_targets_modules_and_scripts_exist() -> None:
     assert missing == []
     scripts = mentions(r"python (examples/[\w.]+\.py)")
     assert [(page, path) for page, path in scripts if not (ROOT / path).is_file()] == []
+
+
+@pytest.mark.parametrize("module", [sw, research])
+def test_every_public_name_is_on_a_page(module: Any) -> None:
+    names = getattr(module, "_MODULES", None) or vars(module)
+    public = [name for name in names if not name.startswith("_")]
+    assert len(public) > 10
+    assert [name for name in public if not is_mentioned(name)] == []
+
+
+def test_every_command_is_on_a_page_with_its_options() -> None:
+    """An option counts if a page that has the command has it too, or the setting of its name."""
+    missing: list[str] = []
+    for command, options in commands().items():
+        pages = [text for text in TEXTS.values() if re.search(rf"\b{command}\b", text)]
+        if not pages:
+            missing.append(command)
+        for option in sorted(options):
+            if option.startswith("--") and option != "--help":
+                setting = option.removeprefix("--").replace("-", "_")
+                wanted = f"`{setting}`" if setting in SETTINGS else option
+                pattern = re.compile(rf"(?<![\w-]){re.escape(wanted)}(?![\w-])")
+                if not any(pattern.search(text) for text in pages):
+                    missing.append(f"{command} {option}")
+    assert missing == []
 
 
 @pytest.mark.parametrize(
