@@ -1,4 +1,4 @@
-"""What every store must do, on SQLite and on PostgreSQL."""
+"""The contract of event stores, tested on SQLite and PostgreSQL."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -11,10 +11,10 @@ from stopwise.service.persistence.blocks import START, Block, chain_digest
 from stopwise.service.persistence.stores.base import EventStore, Snapshot
 from stopwise.service.persistence.stores.opening import open_store
 
-BLOB = bytes(range(256)) * 4096  # a megabyte with every byte in it
+BLOB = bytes(range(256)) * 4096  # a megabyte with all byte values
 
 
-def made(before: Block | None, payload: bytes = b"events", count: int = 1) -> Block:
+def block_after(before: Block | None, payload: bytes = b"events", count: int = 1) -> Block:
     base, digest = (1, START) if before is None else (before.end + 1, before.digest)
     return Block(base, count, 1e9 + base / 3, chain_digest(digest, payload), payload)
 
@@ -23,7 +23,7 @@ def chain(*counts: int) -> list[Block]:
     blocks: list[Block] = []
     for count in counts:
         payload = b"%d events" % count
-        blocks.append(made(blocks[-1] if blocks else None, payload, count))
+        blocks.append(block_after(blocks[-1] if blocks else None, payload, count))
     return blocks
 
 
@@ -47,7 +47,7 @@ async def read(store: EventStore, after: int = 0) -> list[Block]:
     return [block async for block in store.read(after)]
 
 
-async def test_committed_blocks_are_there_after_a_reopen(where: str) -> None:
+async def test_committed_blocks_are_read_after_a_reopen(where: str) -> None:
     blocks = chain(1, 3, 2)
 
     async with opened(where) as store:
@@ -62,37 +62,37 @@ async def test_committed_blocks_are_there_after_a_reopen(where: str) -> None:
         assert await read(store, after=6) == []
         assert await store.end() == (6, blocks[-1].digest)
         assert await store.recorded_end() in (None, await store.end())
-        holding = [await store.block_of(position) for position in range(8)]
-        assert holding == [None, blocks[0], *[blocks[1]] * 3, *[blocks[2]] * 2, None]
+        by_position = [await store.block_of(position) for position in range(8)]
+        assert by_position == [None, blocks[0], *[blocks[1]] * 3, *[blocks[2]] * 2, None]
 
 
-async def test_only_one_may_append_at_a_time(where: str) -> None:
-    """The second one waits (PostgreSQL) or is refused (SQLite)."""
+async def test_append_lock_is_exclusive(where: str) -> None:
+    """The second store waits (PostgreSQL) or is rejected (SQLite)."""
     first, second = chain(1, 1)
 
-    async with opened(where) as one, opened(where) as other:
-        await append(one, first)
-        await one.begin(1)
+    async with opened(where) as holder, opened(where) as other:
+        await append(holder, first)
+        await holder.begin(1)
         task = asyncio.create_task(other.begin(0))
         if not other.shared:
             with pytest.raises(StoreError):
                 await task
-        # reading is possible meanwhile, and sees only what is committed
+        # Reading is possible meanwhile, and sees committed blocks only.
         assert await read(other) == [first]
-        assert await one.block_of(1) == first
-        assert await one.end() == (1, first.digest)
+        assert await holder.block_of(1) == first
+        assert await holder.end() == (1, first.digest)
         assert task.done() is not other.shared
-        await one.close()  # which releases the right
+        await holder.close()  # which releases the lock
         assert await (task if other.shared else other.begin(0)) == [first]
         await other.commit(second)
         assert await read(other) == [first, second]
 
 
-async def test_a_block_that_does_not_continue_the_log_is_refused(where: str) -> None:
+async def test_block_that_does_not_continue_the_log_is_rejected(where: str) -> None:
     blocks = chain(2, 2, 1)
 
     async with opened(where) as store:
-        for wrong in (made(blocks[0]), Block(0, 1, 0.0, START, b"")):
+        for wrong in (block_after(blocks[0]), Block(0, 1, 0.0, START, b"")):
             await store.begin(0)
             with pytest.raises(StoreError):
                 await store.commit(wrong)
@@ -102,28 +102,28 @@ async def test_a_block_that_does_not_continue_the_log_is_refused(where: str) -> 
             await store.begin(2)
             with pytest.raises(StoreError):
                 await store.commit(wrong)
-        await append(store, *blocks[1:])  # refused, and nothing broken
+        await append(store, *blocks[1:])  # the store still works
         assert await read(store) == blocks
 
 
-async def test_a_long_log_is_read_in_order_without_blocking_writers(where: str) -> None:
+async def test_long_log_is_read_in_order_without_blocking_writers(where: str) -> None:
     async with opened(where) as store, opened(where) as reader:
-        blocks = [made(None, BLOB[:300_000])]
+        blocks = [block_after(None, BLOB[:300_000])]
         for _ in range(29):  # nine megabytes
-            blocks.append(made(blocks[-1], BLOB[: 300_000 + len(blocks)]))
+            blocks.append(block_after(blocks[-1], BLOB[: 300_000 + len(blocks)]))
         await append(store, *blocks)
-        late = made(blocks[-1])
-        found: list[Block] = []
+        late = block_after(blocks[-1])
+        result: list[Block] = []
         async for block in reader.read(0):
-            if not found:
+            if not result:
                 await append(store, late)
-            found.append(block)
-        assert found[:30] == blocks
-        assert found[30:] in ([], [late])  # either is right: it came when reading had begun
+            result.append(block)
+        assert result[:30] == blocks
+        assert result[30:] in ([], [late])  # both are correct: it was appended during the read
         assert await read(reader, after=30) == [late]
 
 
-async def test_the_newest_snapshots_remain(where: str) -> None:
+async def test_only_the_newest_snapshots_are_kept(where: str) -> None:
     saved = {n: Snapshot(n, bytes([n]) * 16, (b"state",)) for n in (3, 5, 9)}
 
     async with opened(where) as store:
@@ -145,12 +145,12 @@ async def test_blocks_are_appended_while_a_snapshot_is_written(where: str) -> No
     snapshot = Snapshot(1, b"d" * 16, (BLOB * 4,) * 5)
 
     async with opened(where) as store:
-        last = made(None)
+        last = block_after(None)
         await append(store, last)
         task = asyncio.create_task(store.save_snapshot(snapshot))
         between = 0
         while not task.done():
-            last = made(last)
+            last = block_after(last)
             await append(store, last)
             between += not task.done()
         await task
@@ -160,14 +160,14 @@ async def test_blocks_are_appended_while_a_snapshot_is_written(where: str) -> No
 
 
 class Interrupted(tuple[bytes, ...]):
-    """Parts of a snapshot whose writing fails after the second."""
+    """Parts of a snapshot whose writing fails after the second part."""
 
     def __iter__(self) -> Iterator[bytes]:
         yield from self[:2]
         raise KeyError("interrupted")
 
 
-async def test_an_incomplete_snapshot_is_ignored(where: str) -> None:
+async def test_incomplete_snapshot_is_ignored(where: str) -> None:
     parts = (b"one", b"two", b"three")
     complete = Snapshot(1, b"d" * 16, (b"state",))
     newer = Snapshot(3, b"f" * 16, (b"newer",))
@@ -187,7 +187,7 @@ async def test_an_incomplete_snapshot_is_ignored(where: str) -> None:
         assert await store.snapshot(2) == again
 
 
-async def test_blocks_before_a_snapshot_may_be_dropped(where: str) -> None:
+async def test_drop_before_deletes_blocks_up_to_a_position(where: str) -> None:
     blocks = chain(2, 3, 1, 2)
 
     async with opened(where) as store:
@@ -203,13 +203,13 @@ async def test_blocks_before_a_snapshot_may_be_dropped(where: str) -> None:
         await store.save_snapshot(Snapshot(8, blocks[3].digest, (b"state",)))
         await store.drop_before(8)
     async with opened(where) as store:
-        # all is gone but where the log ends, and there it continues
+        # All blocks are deleted, but the log continues at the same position.
         assert await store.end() == (8, blocks[3].digest)
         assert await read(store, after=8) == []
         await store.begin(8)
         with pytest.raises(StoreError):
-            await store.commit(made(None))
-        late = made(blocks[3])
+            await store.commit(block_after(None))
+        late = block_after(blocks[3])
         await append(store, late)
         assert await store.end() == (9, late.digest)
         assert await read(store, after=8) == [late]

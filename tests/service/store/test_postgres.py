@@ -1,4 +1,4 @@
-"""PostgreSQL: replicas that append in turn, servers that restart, secrets, formats."""
+"""PostgreSQL store: the append lock, server restarts, secrets, durability and snapshots."""
 
 import asyncio
 import traceback
@@ -17,51 +17,51 @@ from stopwise.service.persistence.stores.base import Snapshot
 from stopwise.service.persistence.stores.postgres import PostgresStore
 from tests.service.core.services import until
 from tests.service.database import Database
-from tests.service.store.test_contract import append, chain, made, opened, read
+from tests.service.store.test_contract import append, block_after, chain, opened, read
 
 SECRET = "p@ss/w:rd%!?"
 
 
 @pytest.fixture
 def run(database: Database, postgres: str) -> Callable[..., list[tuple]]:
-    """Run statements beside the store."""
+    """Run statements in the database of the store."""
     return partial(database.run, where=postgres)
 
 
 @pytest.fixture
 def settable(database: Database) -> Iterator[str]:
-    """A database whose settings may be changed."""
+    """A database whose settings the test may change."""
     database.run("CREATE DATABASE settable")
     yield database.uri("settable")
     database.run("DROP DATABASE settable WITH (FORCE)")
 
 
-# -------------------------------------------------------------------- turns
+# -------------------------------------------------------------------- the append lock
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "repeatable read", "serializable"])
-async def test_who_waited_sees_what_was_committed_meanwhile(
+async def test_begin_returns_blocks_committed_while_it_waited(
     database: Database, settable: str, isolation: str
 ) -> None:
     database.run(f"ALTER DATABASE settable SET default_transaction_isolation TO '{isolation}'")
     first, second = chain(1, 1)
 
-    async with opened(settable) as one, opened(settable) as other:
-        await one.begin(0)
+    async with opened(settable) as holder, opened(settable) as other:
+        await holder.begin(0)
         task = asyncio.create_task(other.begin(0))
         await until(lambda: database.waiting() == 1)
-        await one.commit(first)
+        await holder.commit(first)
         assert await task == [first]
         await other.commit(second)
 
 
-async def test_nothing_is_appended_without_the_right(postgres: str) -> None:
+async def test_commit_requires_the_lock(postgres: str) -> None:
     first, second = chain(1, 1)
 
     async with opened(postgres) as store:
         with pytest.raises(StoreError):
             await store.commit(first)
-        await store.release()  # nothing to give up, nothing wrong
+        await store.release()  # has no effect without the lock
         await append(store, first)
         with pytest.raises(StoreError):
             await store.commit(second)
@@ -72,15 +72,15 @@ async def test_nothing_is_appended_without_the_right(postgres: str) -> None:
         assert await read(store) == [first]
 
 
-async def test_a_wait_for_the_right_may_be_cancelled_and_ends_in_an_error(
+async def test_wait_for_the_lock_can_be_cancelled_and_times_out(
     database: Database, postgres: str
 ) -> None:
     first, second = chain(1, 1)
     other = PostgresStore(postgres, patience=2.0)
-    async with opened(postgres) as one:
-        await other.begin(0)  # it is connected
+    async with opened(postgres) as holder:
+        await other.begin(0)  # connects
         await other.release()
-        await one.begin(0)
+        await holder.begin(0)
         task = asyncio.create_task(other.begin(0))
         await until(lambda: database.waiting() == 1)
         task.cancel()
@@ -89,33 +89,33 @@ async def test_a_wait_for_the_right_may_be_cancelled_and_ends_in_an_error(
         with pytest.raises(StoreError) as caught:
             await other.begin(0)
         assert isinstance(caught.value.__cause__, errors.LockNotAvailable)
-        await one.commit(first)
-        # who gave up waiting has not got the right by accident, and may ask again
-        await append(one, second)
+        await holder.commit(first)
+        # The store whose wait timed out does not hold the lock, and can wait for it again.
+        await append(holder, second)
         assert await other.begin(0) == [first, second]
     await other.close()
 
 
-async def test_who_is_silent_for_too_long_loses_the_right(postgres: str) -> None:
+async def test_idle_holder_loses_the_lock(postgres: str) -> None:
     [first] = chain(1)
-    silent = PostgresStore(postgres, patience=1.0)
-    await silent.open()
+    idle = PostgresStore(postgres, patience=1.0)
+    await idle.open()
     async with opened(postgres) as other:
-        await silent.begin(0)
-        assert await other.begin(0) == []  # waits until the silent one is given up
+        await idle.begin(0)
+        assert await other.begin(0) == []  # waits until the idle transaction times out
         await other.commit(first)
         with pytest.raises(StoreError):
-            await silent.commit(first)
-        assert await silent.begin(0) == [first]  # its turn again
+            await idle.commit(first)
+        assert await idle.begin(0) == [first]  # it can acquire the lock again
         assert await read(other) == [first]
-    await silent.close()
+    await idle.close()
 
 
-# -------------------------------------------------------------------- servers that go away
+# -------------------------------------------------------------------- server restarts
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-async def test_a_restart_of_the_server_is_survived(
+async def test_store_reconnects_after_a_restart_of_the_server(
     database: Database, postgres: str, mode: str
 ) -> None:
     first, second, third = chain(1, 1, 1)
@@ -126,7 +126,7 @@ async def test_a_restart_of_the_server_is_survived(
         await store.save_snapshot(snapshot)
         database.stop(mode)
         database.start()
-        assert await read(store) == [first]  # the restart went unnoticed
+        assert await read(store) == [first]  # reconnects without an error
         assert await store.begin(1) == []
         database.stop(mode)
         with pytest.raises(StoreError):
@@ -139,20 +139,20 @@ async def test_a_restart_of_the_server_is_survived(
         database.start()
         assert await store.snapshot(snapshot.position) == snapshot
         assert await read(store) == [first]
-        assert await store.begin(1) == []  # the commit failed and left nothing
+        assert await store.begin(1) == []  # the failed commit stored nothing
         database.stop(mode)
-        await store.release()  # nothing left to give up
+        await store.release()  # has no effect: the lock is lost
         database.start()
         await append(store, second, third)
         assert await read(store) == [first, second, third]
 
 
-# -------------------------------------------------------------------- secrets and rights
+# -------------------------------------------------------------------- secrets and privileges
 
 
 @pytest.fixture
 def clerk(database: Database, postgres: str, run: Callable[..., list[tuple]]) -> Iterator[str]:
-    """Let in a user with a password who may use the tables of a log, and make none."""
+    """The address for a user with a password who may use the tables but not create them."""
     asyncio.run(_open_and_close(postgres))
     schema = run("SELECT current_schema()")[0][0]
     run(
@@ -173,10 +173,11 @@ async def _open_and_close(where: str) -> None:
         pass
 
 
-async def test_the_password_is_in_no_message(clerk: str) -> None:
+async def test_messages_do_not_contain_the_password(clerk: str) -> None:
     wrong = "wr0ng&p@ss/w:rd%"
 
-    async with opened(clerk.format(quote(SECRET, safe=""))) as store:  # no right to create tables
+    # Works without the privilege to create tables.
+    async with opened(clerk.format(quote(SECRET, safe=""))) as store:
         await append(store, *chain(1, 2))
     store = PostgresStore(clerk.format(quote(wrong, safe="")))
     for attempt in (store.open, store.end, lambda: store.begin(0)):
@@ -191,23 +192,27 @@ async def test_the_password_is_in_no_message(clerk: str) -> None:
 @pytest.mark.parametrize(
     "where",
     [
-        "postgresql://ann:hush@hush/hush@db.example/log",  # what comes after the first @ …
-        "postgresql://ann:hush/hush@db.example/log",  # … or / would pass for the server
+        "postgresql://ann:hush@hush/hush@db.example/log",  # the text after the first @ …
+        "postgresql://ann:hush/hush@db.example/log",  # … or / would be taken for the host
         "postgresql://ann:hush@db.example/log?no_such_option=1",
         "mysql://ann:hush@db.example/log",
     ],
 )
-def test_an_address_that_cannot_be_understood_is_not_repeated(where: str) -> None:
+def test_message_does_not_repeat_an_invalid_address(where: str) -> None:
     with pytest.raises(InvalidParameterError) as caught:
         PostgresStore(where)
     assert "hush" not in "".join(traceback.format_exception(caught.value, chain=True))
 
 
-# -------------------------------------------------------------------- what is in the database
+# -------------------------------------------------------------------- durability and snapshots
 
 
-async def test_commits_are_durable_whatever_the_default_is(
-    database: Database, settable: str
+@pytest.mark.parametrize(
+    ("default", "expected"),
+    [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")],
+)
+async def test_commits_are_durable_whatever_the_default(
+    database: Database, settable: str, default: str, expected: str
 ) -> None:
     async def settings(store: PostgresStore) -> set[str]:
         values: set[str] = set()
@@ -216,53 +221,55 @@ async def test_commits_are_durable_whatever_the_default_is(
             values.add((await cursor.fetchone())[0])  # pyright: ignore[reportOptionalSubscript] (it has a row)
         return values
 
-    for default, wanted in (("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")):
-        database.run(f"ALTER DATABASE settable SET synchronous_commit TO {default}")
-        store = PostgresStore(settable)
-        await store.open()
-        await store.begin(0)
-        await store.release()
-        assert await settings(store) == {wanted}
-        await store.close()
+    database.run(f"ALTER DATABASE settable SET synchronous_commit TO {default}")
+    store = PostgresStore(settable)
+    await store.open()
+    await store.begin(0)
+    await store.release()
+    assert await settings(store) == {expected}
+    await store.close()
 
 
-async def test_another_format_is_refused(postgres: str, run: Callable[..., list[tuple]]) -> None:
+@pytest.mark.parametrize("format_", [1, 3])
+async def test_other_formats_are_rejected(
+    postgres: str, run: Callable[..., list[tuple]], format_: int
+) -> None:
     async with opened(postgres) as store:
-        await append(store, made(None))
-    for found in (1, 3):
-        run(f"UPDATE stopwise_log SET format = {found}")
-        with pytest.raises(UnsupportedVersionError):
-            await PostgresStore(postgres).open()
+        await append(store, block_after(None))
+    run(f"UPDATE stopwise_log SET format = {format_}")
+    with pytest.raises(UnsupportedVersionError):
+        await PostgresStore(postgres).open()
 
 
 async def hold_last_part(connection: AsyncConnection, position: int) -> None:
-    """Let a replica that writes a snapshot in two parts wait at the second, until a rollback."""
+    """Make a replica wait before the second part of a snapshot in two parts, until a rollback."""
     insert = "INSERT INTO stopwise_snapshot VALUES (%s, %s, 1, 2, '', '')"
     await connection.execute(insert, (position, UUID(int=1)))
 
 
 @pytest.fixture
 def ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replicas write snapshots under 1, 2, ..., in this order."""
+    """Replicas write snapshots with the UUIDs 1, 2, …, in this order."""
     numbers = count(1)
     name = "stopwise.service.persistence.stores.postgres.uuid4"
     monkeypatch.setattr(name, lambda: UUID(int=next(numbers)))
 
 
 @pytest.mark.usefixtures("ids")
-async def test_parts_of_a_newer_snapshot_that_is_being_written_are_not_deleted(
+async def test_cleaning_keeps_parts_of_a_newer_unfinished_snapshot(
     database: Database, postgres: str
 ) -> None:
     newer = Snapshot(9, START, (b"first part", b"last part"))
     async with (
-        opened(postgres) as one,
+        opened(postgres) as store,
         opened(postgres) as other,
         await AsyncConnection.connect(postgres) as holding,
     ):
         await hold_last_part(holding, newer.position)
-        writing = asyncio.create_task(one.save_snapshot(newer))
+        writing = asyncio.create_task(store.save_snapshot(newer))
         await until(lambda: database.waiting() == 1)  # the first part is stored
-        await other.save_snapshot(Snapshot(5, START, (b"older",)), keep=1)  # and cleans
+        # The other store deletes old snapshots after saving this one.
+        await other.save_snapshot(Snapshot(5, START, (b"older",)), keep=1)
         await holding.rollback()
         await writing
         assert await other.snapshots() == [5, newer.position]
@@ -270,25 +277,25 @@ async def test_parts_of_a_newer_snapshot_that_is_being_written_are_not_deleted(
 
 
 @pytest.mark.usefixtures("ids")
-async def test_replicas_that_write_a_snapshot_of_the_same_position_do_not_delete_both(
+async def test_replicas_that_save_the_same_position_keep_one_of_both_snapshots(
     database: Database, postgres: str
 ) -> None:
-    """Hold both at the worst moment: one cleans up while the other writes its last part.
+    """In the worst case, one replica cleans up while the other writes its last part.
 
-    They may differ, as those of two versions of Stopwise: one of them remains, not a mixture.
+    The snapshots may differ between versions of Stopwise, so one must remain, not a mixture.
     """
     written = [Snapshot(5, START, (b"first %d" % k, b"last %d" % k)) for k in range(2)]
     async with (
-        opened(postgres) as one,
+        opened(postgres) as store,
         opened(postgres) as other,
         await AsyncConnection.connect(postgres) as last_part,
         await AsyncConnection.connect(postgres) as first_part,
     ):
-        # The first replica cannot write its last part yet ...
+        # The first replica cannot write its last part yet …
         await hold_last_part(last_part, 5)
-        first = asyncio.create_task(one.save_snapshot(written[0]))
+        first = asyncio.create_task(store.save_snapshot(written[0]))
         await until(lambda: database.waiting() == 1)
-        # ... and the second cannot delete the first's first part yet.
+        # … and the second cannot delete the first part of the first replica yet.
         await first_part.execute("SELECT FROM stopwise_snapshot WHERE part = 0 FOR UPDATE")
         second = asyncio.create_task(other.save_snapshot(written[1]))
         await until(lambda: database.waiting() == 2)
@@ -296,4 +303,4 @@ async def test_replicas_that_write_a_snapshot_of_the_same_position_do_not_delete
         await until(lambda: first.done() or database.waiting() == 2)
         await first_part.rollback()
         await asyncio.gather(first, second)
-        assert await one.snapshot(5) in written
+        assert await store.snapshot(5) in written

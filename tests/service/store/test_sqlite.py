@@ -1,4 +1,4 @@
-"""SQLite: the recorded end of the log finds lost events, and a file has one name and one owner."""
+"""SQLite store: lost events are detected, and a file has one name and one owner."""
 
 import asyncio
 import shutil
@@ -13,7 +13,7 @@ from stopwise.errors import CorruptLogError, StoreError
 from stopwise.service.persistence.blocks import Block
 from stopwise.service.persistence.stores.base import Snapshot
 from stopwise.service.persistence.stores.sqlite import SqliteStore
-from tests.service.store.test_contract import append, chain, made, opened, read
+from tests.service.store.test_contract import append, block_after, chain, opened, read
 
 BLOCKS = chain(1, 3, 2, 1, 4)
 LAST = BLOCKS[-1]
@@ -25,8 +25,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "log.db"
 
 
-def beside(path: Path, end: str) -> Path:
-    return path.with_name(path.name + end)
+def beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
 
 
 async def write(path: Path, *blocks: Block) -> None:
@@ -35,7 +35,7 @@ async def write(path: Path, *blocks: Block) -> None:
 
 
 async def begun(path: Path) -> list[Block]:
-    """Acquire the right to append, and return what the log holds."""
+    """Acquire the append lock; return the blocks of the log."""
     async with opened(str(path)) as store:
         return await store.begin(0)
 
@@ -58,33 +58,43 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-async def test_lost_events_are_refused(tmp_path: Path) -> None:
-    """In the files of a process that had committed all blocks and was killed."""
-    (tmp_path / "open").mkdir()
-    async with opened(str(tmp_path / "open" / "log.db")) as store:
+async def killed_log(folder: Path) -> Path:
+    """Return the log of a process that was killed after it had committed all blocks."""
+    (folder / "open").mkdir()
+    async with opened(str(folder / "open" / "log.db")) as store:
         await append(store, *BLOCKS)
-        killed = Path(shutil.copytree(tmp_path / "open", tmp_path / "killed"))
-    for name, damage in DAMAGES.items():
-        path = Path(shutil.copytree(killed, tmp_path / name)) / "log.db"
-        wal = beside(path, "-wal")
-        wal.write_bytes(damage(wal.read_bytes()))
-        with pytest.raises(CorruptLogError) as caught:
-            await begun(path)
-        assert f"{LAST.end}" in str(caught.value)
-        assert str(beside(path, "-owner")) in str(caught.value)  # what to delete
-        assert await recorded(path) == (LAST.end, LAST.digest)  # readable without ownership
-        beside(path, "-owner").unlink()
-        found = await begun(path)
-        assert found == BLOCKS[: len(found)]
-        assert 0 < len(found) < len(BLOCKS)
-    assert await begun(killed / "log.db") == BLOCKS
+        return Path(shutil.copytree(folder / "open", folder / "killed")) / "log.db"
 
 
-@pytest.mark.parametrize("more", [0, 1])
-async def test_another_log_in_its_place_is_refused(path: Path, tmp_path: Path, more: int) -> None:
-    """Also if it is as long, or longer."""
+async def test_log_of_a_killed_process_is_complete(tmp_path: Path) -> None:
+    assert await begun(await killed_log(tmp_path)) == BLOCKS
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+async def test_log_that_lost_events_is_rejected(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    path = await killed_log(tmp_path)
+    wal = beside(path, "-wal")
+    wal.write_bytes(damage(wal.read_bytes()))
+    with pytest.raises(CorruptLogError) as caught:
+        await begun(path)
+    assert f"{LAST.end}" in str(caught.value)
+    assert str(beside(path, "-owner")) in str(caught.value)  # the file to delete
+    assert await recorded(path) == (LAST.end, LAST.digest)  # readable without the lock
+    beside(path, "-owner").unlink()
+    blocks = await begun(path)
+    assert blocks == BLOCKS[: len(blocks)]
+    assert 0 < len(blocks) < len(BLOCKS)
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+async def test_log_replaced_by_another_one_is_rejected(
+    path: Path, tmp_path: Path, longer: int
+) -> None:
+    """The other log is as long, or longer."""
     await write(path, *BLOCKS)
-    other = chain(*[1] * (LAST.end + more))
+    other = chain(*[1] * (LAST.end + longer))
     await write(tmp_path / "other.db", *other)
     shutil.copy(tmp_path / "other.db", path)
     with pytest.raises(CorruptLogError):
@@ -92,8 +102,8 @@ async def test_another_log_in_its_place_is_refused(path: Path, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("upto", [0, 6], ids=["", "compacted"])
-async def test_a_record_may_be_older_than_the_log(path: Path, tmp_path: Path, upto: int) -> None:
-    """As after a power cut: the record is not synced."""
+async def test_record_may_be_older_than_the_log(path: Path, tmp_path: Path, upto: int) -> None:
+    """As after a power failure, because the record is not synced."""
     await write(path, *BLOCKS[:2])
     shutil.copy(beside(path, "-owner"), tmp_path / "record")
     await write(path, *BLOCKS[2:])
@@ -104,27 +114,27 @@ async def test_a_record_may_be_older_than_the_log(path: Path, tmp_path: Path, up
 
 
 @pytest.mark.parametrize("record", [b"", bytes(40), b"x" * 40, None])
-async def test_a_blank_or_damaged_record_is_ignored(path: Path, record: bytes | None) -> None:
+async def test_empty_or_damaged_record_is_ignored(path: Path, record: bytes | None) -> None:
     await write(path, *BLOCKS)
     content = beside(path, "-owner").read_bytes()
     damaged = content[:12] + bytes([content[12] ^ 1]) + content[13:]
     beside(path, "-owner").write_bytes(damaged if record is None else record)
     assert await recorded(path) is None
     assert await begun(path) == BLOCKS
-    await write(path, made(LAST))
-    assert await recorded(path) == (LAST.end + 1, made(LAST).digest)
+    await write(path, block_after(LAST))
+    assert await recorded(path) == (LAST.end + 1, block_after(LAST).digest)
 
 
 @pytest.mark.parametrize("upto", [1, 5, LAST.end])
-async def test_a_compacted_log_is_accepted(path: Path, upto: int) -> None:
+async def test_compacted_log_is_accepted(path: Path, upto: int) -> None:
     await write(path, *BLOCKS)
     await compact(path, upto)
     assert await begun(path) == [block for block in BLOCKS if block.end > upto]
-    await write(path, made(LAST))
-    assert await recorded(path) == (LAST.end + 1, made(LAST).digest)
+    await write(path, block_after(LAST))
+    assert await recorded(path) == (LAST.end + 1, block_after(LAST).digest)
 
 
-async def test_the_end_is_checked_again_after_a_failure(path: Path) -> None:
+async def test_end_is_checked_again_after_a_failure(path: Path) -> None:
     async with opened(str(path)) as store:
         assert isinstance(store, SqliteStore)
         await append(store, *BLOCKS)
@@ -138,17 +148,17 @@ async def test_the_end_is_checked_again_after_a_failure(path: Path) -> None:
 # -- names of the file ----------------------------------------------------------------------------
 
 
-async def test_a_file_with_a_second_name_is_refused(path: Path, tmp_path: Path) -> None:
+async def test_file_with_two_hard_links_is_rejected(path: Path, tmp_path: Path) -> None:
     await write(path, *BLOCKS)
     (tmp_path / "second.db").hardlink_to(path)
     for name in (path, tmp_path / "second.db"):
         with pytest.raises(StoreError, match="hard link"):
-            await write(name, made(LAST))
+            await write(name, block_after(LAST))
     (tmp_path / "second.db").unlink()
-    await write(path, made(LAST))
+    await write(path, block_after(LAST))
 
 
-async def test_a_symbolic_link_is_the_file_itself(path: Path, tmp_path: Path) -> None:
+async def test_symbolic_link_shares_the_lock_of_its_target(path: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.db"
     link.symlink_to(path)
 
@@ -157,12 +167,11 @@ async def test_a_symbolic_link_is_the_file_itself(path: Path, tmp_path: Path) ->
         assert await read(other) == BLOCKS
         with pytest.raises(StoreError):
             await other.begin(0)
-    await write(link, made(LAST))
+    await write(link, block_after(LAST))
     assert {file.name for file in tmp_path.iterdir()} == {"link.db", "log.db", "log.db-owner"}
 
 
-async def test_a_file_of_another_program_is_refused(path: Path) -> None:
-
+async def test_file_of_another_program_is_rejected(path: Path) -> None:
     with sqlite3.connect(path) as sql:
         sql.execute("CREATE TABLE customers (name TEXT)")
     before = path.read_bytes()
@@ -171,15 +180,15 @@ async def test_a_file_of_another_program_is_refused(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-async def test_a_directory_is_refused_as_what_it_is(tmp_path: Path) -> None:
+async def test_directory_is_rejected_with_an_example(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is a directory") as caught:
         await write(tmp_path, *BLOCKS)
-    assert str(tmp_path / "stopwise.db") in str(caught.value)  # what to write instead
+    assert str(tmp_path / "stopwise.db") in str(caught.value)
     assert "hard link" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_damaged_pages_are_not_a_failure_that_may_pass(path: Path) -> None:
+async def test_damaged_pages_are_a_permanent_error(path: Path) -> None:
     await write(path, *chain(*[50] * 40))
     content = path.read_bytes()
     path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
@@ -190,9 +199,9 @@ async def test_damaged_pages_are_not_a_failure_that_may_pass(path: Path) -> None
         await begun(path)
 
 
-async def test_a_closed_store_has_no_thread_and_can_be_opened_again(path: Path) -> None:
-    """A store may be referred to long after it is closed, by the traceback of an error."""
-    await asyncio.to_thread(int)  # starts a thread of the loop
+async def test_closed_store_has_no_thread_and_can_be_reopened(path: Path) -> None:
+    """The traceback of an error may refer to a store long after it is closed."""
+    await asyncio.to_thread(int)  # starts a thread of the event loop
     before = set(threading.enumerate())
     store = SqliteStore(path)
     for _ in range(3):
