@@ -156,8 +156,8 @@ def test_every_command_is_on_a_page_with_its_options() -> None:
         for option in sorted(options):
             if option.startswith("--") and option != "--help":
                 setting = option.removeprefix("--").replace("-", "_")
-                wanted = f"`{setting}`" if setting in SETTINGS else option
-                pattern = re.compile(rf"(?<![\w-]){re.escape(wanted)}(?![\w-])")
+                wanted = rf"(?<![\w-]){option}(?![\w-])"
+                pattern = re.compile(f"{wanted}|`{setting}`" if setting in SETTINGS else wanted)
                 if not any(pattern.search(text) for text in pages):
                     missing.append(f"{command} {option}")
     assert missing == []
