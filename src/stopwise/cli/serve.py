@@ -15,8 +15,8 @@ PANELS = {"max_": "Limits", "log_": "Log (on stderr)"}
 def serve(config: Path | None = None, **flags: str | None) -> None:
     """Serve decisions over HTTP, to programs in any language.
 
-    All data is in one store, by default the file stopwise.db; a restart continues from there. By
-    default, only programs on this machine can connect:
+    All data is in one store, by default the file stopwise.db, and a restart continues from there.
+    Without API keys, only programs on this machine can connect:
 
         stopwise serve
 

@@ -86,10 +86,10 @@ def test_the_health_of_a_cascade(
 def test_facts_are_counts_of_the_policy() -> None:
     cascade = cascade_of()
     facts = {name: value for name, value, _ in views.facts(cascade)}
-    assert facts["Learned from"] == "200 rounds"
-    assert facts["Least seen pair"] == "history → insulin"
+    assert facts["Learned"] == "200 rounds"
+    assert facts["Least observed pair"] == "history → insulin"
     assert facts["Divergence"] == "0 rounds"
-    assert "Least seen pair" not in {
+    assert "Least observed pair" not in {
         n for n, *_ in views.facts(cascade_of(spec(policy={"kind": "uss-ts"})))
     }
 

@@ -38,7 +38,7 @@ def test_requested_labels_are_listed_and_can_be_reported(running: Served) -> Non
         (first, "&#34;ill&#34;"),
     ]
     assert "<i>ill</i>" not in page  # escaped
-    assert "2 labels wanted" in running.get("/cascades/asks").text
+    assert "2 labels requested" in running.get("/cascades/asks").text
     assert running.post(f"{PAGE}/{first}", {"label": "ill"}).json()["labelled"] == 1
     answered = running.post(f"{ROUNDS}/{second}/label", {"label": "well"}).json()
     assert answered == {"id": second, "labelled": 2, "repeated": False}

@@ -254,16 +254,16 @@ def facts(cascade: ServedCascade) -> list[tuple[str, str, str]]:
     expired = len(ledger) - ledger.learned - len(ledger.open)
     features = policy.features
     seen_features = "no context" if features is None else plural(features.n_features, "feature")
-    counts = f"of {len(ledger):,}; {len(ledger.open):,} are open, {expired:,} expired"
+    counts = f"of {len(ledger):,}; {len(ledger.open):,} open, {expired:,} expired"
     rows = [
         ("Policy", policy.name, f"with {seen_features}"),
-        ("Learned from", plural(ledger.learned, "round"), counts),
+        ("Learned", plural(ledger.learned, "round"), counts),
         ("Labelled", plural(len(ledger.labels), "round"), _labels_asked(cascade)),
     ]
     if features is not None:
         seen, arms = min(zip(cascade.counts.seen_total, cascade.arms.pairs(), strict=True))
         pair = " → ".join(short(cascade.arms.names[arm]) for arm in arms)
-        rows.append(("Least seen pair", pair, f"in {plural(seen, 'round')}"))
+        rows.append(("Least observed pair", pair, f"in {plural(seen, 'round')}"))
     for _, (row, arms, before, after, _) in cascade.counts.changes[-1:]:
         pair = " → ".join(short(cascade.arms.names[arm]) for arm in arms)
         text = f"{pair}: {percent(before)} to {percent(after)}, near round {row:,}"
