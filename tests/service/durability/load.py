@@ -1,6 +1,6 @@
-"""Clients that use a service whatever happens to it, and what must be true of its log afterwards.
+"""Client load for a service that fails, and checks of its log afterwards.
 
-A request without an answer is sent again under the same Idempotency-Key, or given up.
+Clients repeat a request without a response under the same Idempotency-Key, or abandon it.
 """
 
 import asyncio
@@ -24,28 +24,28 @@ from stopwise.service.tools.verification import verify
 from tests.service.harness import REVEALING, SPEC, ServerProcess
 
 CLIENTS = 8
-GIVE_UP = 0.03  # of requests that got no answer
-LOOKED_UP = 60  # rounds that are checked by the API, too
-LONGEST = 120.0  # seconds without progress after which something is wrong
+ABANDONED = 0.03  # share of requests without a response that are not repeated
+LOOKED_UP = 60  # rounds that are also checked through the API
+TIMEOUT = 120.0  # seconds without progress after which a test fails
 SPECS = [
     {**SPEC, "policy": {"kind": "uss-pd", "forced_rounds": 20, "explore": 0.1}},
     {**SPEC, "name": "chance", "policy": {"kind": "thompson", "seed": 4}, "keep_open": 60},
     {**REVEALING, "policy": {"kind": "uss-pd", "forced_rounds": 20}},
 ]
-ARMS: dict[str, list[str]] = {one["name"]: [arm["name"] for arm in one["arms"]] for one in SPECS}
-REVEALED = [[0.1], [0.2], []]  # by the arms of "stages"
+ARMS: dict[str, list[str]] = {spec["name"]: [arm["name"] for arm in spec["arms"]] for spec in SPECS}
+REVEALED = [[0.1], [0.2], []]  # by each arm of "stages"
 
 
 @dataclass
 class Round:
-    """A round as far as the service has acknowledged it."""
+    """The acknowledged state of a round."""
 
     cascade: str
     id: str
     key: str
-    request: Any  # that opened it; None: a batch
+    request: Any  # that opened the round; None for a batch
     context: list[float]
-    outputs: list[str]  # what its arms are going to answer
+    outputs: list[str]  # of all arms, also those not reported yet
     stop: int | None
     reported: set[int] = field(default_factory=set)
     status: str = "open"
@@ -57,12 +57,12 @@ class Round:
 
 
 class Load:
-    """The clients, what was acknowledged to them, and where the servers are."""
+    """Runs clients against servers, and records all acknowledged rounds."""
 
     def __init__(self, seed: int) -> None:
         self.rounds: dict[tuple[str, str], Round] = {}
-        self.keys: set[str] = set()  # ever sent
-        self.statuses: Counter[int] = Counter()  # 0: no answer
+        self.keys: set[str] = set()  # all keys that were sent
+        self.statuses: Counter[int] = Counter()  # 0: no response
         self._seed = seed
         self._urls: list[str] = []
         self._open: list[Round] = []
@@ -73,7 +73,7 @@ class Load:
         self._changed = Condition()
 
     def use(self, *urls: str) -> None:
-        """Send the clients there; without a URL they wait once their requests are answered."""
+        """Use these servers; without any, wait until all requests are answered and pause."""
         with self._changed:
             self._urls = list(urls)
             self._changed.notify_all()
@@ -81,24 +81,24 @@ class Load:
             self.wait_until(lambda: self._in_flight == 0)
 
     def wait_for(self, number: int, *statuses: int) -> None:
-        """Wait for some more answers of these statuses."""
-        goal = sum(self.statuses[one] for one in statuses) + number
-        self.wait_until(lambda: sum(self.statuses[one] for one in statuses) >= goal)
+        """Wait for a number of further responses with these statuses."""
+        goal = sum(self.statuses[status] for status in statuses) + number
+        self.wait_until(lambda: sum(self.statuses[status] for status in statuses) >= goal)
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition, which is looked at after every answer."""
+        """Wait for a condition, which is checked after every response."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self._error or condition(), LONGEST)
+            assert self._changed.wait_for(lambda: self._error or condition(), TIMEOUT)
         if self._error is not None:
             raise self._error
 
     @contextmanager
     def running(self, *urls: str) -> Iterator[None]:
-        """Create the cascades, and run the clients until the end of the block."""
-        with httpx.Client(timeout=LONGEST, trust_env=False, verify=False) as client:
+        """Create the cascades and run the clients during the block."""
+        with httpx.Client(timeout=TIMEOUT, trust_env=False, verify=False) as client:
             for spec in SPECS:
                 while (post := client.post(f"{urls[0]}/v1/cascades", json=spec)).status_code == 503:
-                    pass  # it reads its log
+                    pass  # the server is reading its log
                 assert post.status_code == 201, post.text
         self.use(*urls)
         with ThreadPoolExecutor(CLIENTS) as pool:
@@ -115,7 +115,7 @@ class Load:
 
     def _run(self, rng: random.Random) -> None:
         try:
-            with httpx.Client(timeout=LONGEST, trust_env=False, verify=False) as http:
+            with httpx.Client(timeout=TIMEOUT, trust_env=False, verify=False) as http:
                 client = Client(self, rng, http)
                 while not self._over.is_set():
                     client.act()
@@ -126,7 +126,7 @@ class Load:
             raise
 
     def send(self, client: "Client", path: str, body: Any, key: str | None = None) -> Any:
-        """Send a request until it is answered for good; None if the client gives up."""
+        """Send a request until it has a final response; None if the client abandons it."""
         headers = {} if key is None else {"Idempotency-Key": key}
         while True:
             with self._changed:
@@ -146,31 +146,33 @@ class Load:
                 self._changed.notify_all()
             if answer is not None and status in (200, 201, 410):
                 return answer
-            if answer is not None:  # whatever goes wrong has the one shape
+            if answer is not None:  # the only errors expected
                 code = answer.json()["error"]["code"]
                 assert (status, code) in [(503, "unavailable"), (429, "too_many_requests")], code
-            if self._over.is_set() or client.rng.random() < GIVE_UP:
+            if self._over.is_set() or client.rng.random() < ABANDONED:
                 return None
             self._over.wait(0.05 * client.rng.random())
 
     def pick(self, rng: random.Random, *, ended: bool) -> Round | None:
-        """Take one of the open rounds, or look at one of the ended ones."""
+        """Remove and return a random open round, or return a random ended one."""
         with self._changed:
             rounds = self._ended if ended else self._open
             if not rounds:
                 return None
             return rng.choice(rounds) if ended else rounds.pop(rng.randrange(len(rounds)))
 
-    def add(self, one: Round) -> None:
+    def add(self, round_: Round) -> None:
         with self._changed:
-            (self._open if one.status == "open" else self._ended).append(one)
+            (self._open if round_.status == "open" else self._ended).append(round_)
 
 
 class Client:
-    """One of the clients."""
+    """A client that sends random requests."""
 
     def __init__(self, load: Load, rng: random.Random, http: httpx.Client) -> None:
-        self.load, self.rng, self.http = load, rng, http
+        self.load = load
+        self.rng = rng
+        self.http = http
 
     def act(self) -> None:
         actions = {self.open: 40, self.report: 60, self.repeat: 6, self.label: 4}
@@ -191,66 +193,68 @@ class Client:
         for opened, context in zip(rounds, contexts, strict=True):
             outputs = ["yes" if rng.random() < 0.5 + context[0] / 2 else "no" for _ in ARMS[name]]
             request, stop = body if n == 1 else None, opened.get("stop")
-            one = Round(name, opened["id"], key, request, context, outputs, stop)
-            assert (name, one.id) not in self.load.rounds
-            self.load.rounds[name, one.id] = one
-            self.load.add(one)
+            round_ = Round(name, opened["id"], key, request, context, outputs, stop)
+            assert (name, round_.id) not in self.load.rounds
+            self.load.rounds[name, round_.id] = round_
+            self.load.add(round_)
 
     def report(self) -> None:
-        """Report outputs of any open round: the next one, all of them, a part, or the last."""
-        rng, one = self.rng, self.load.pick(self.rng, ended=False)
-        if one is None:
+        """Report the next, some or all outputs of an open round, possibly as final."""
+        rng, round_ = self.rng, self.load.pick(self.rng, ended=False)
+        if round_ is None:
             return
         body: dict[str, Any] = {"final": rng.random() < 0.08}  # a stage failed
-        if one.stop is None:
-            given = [len(one.reported)]
-            body["revealed"] = REVEALED[given[0]]
+        if round_.stop is None:
+            arms = [len(round_.reported)]
+            body["revealed"] = REVEALED[arms[0]]
         else:
-            arms = list(range(one.stop + 1))
-            given = arms if rng.random() < 0.6 else rng.sample(arms, rng.randint(1, len(arms)))
-        body["outputs"] = {ARMS[one.cascade][arm]: one.outputs[arm] for arm in given}
-        answer = self.load.send(self, f"{one.path}/outputs", body)
+            arms = list(range(round_.stop + 1))
+            if rng.random() >= 0.6:
+                arms = rng.sample(arms, rng.randint(1, len(arms)))
+        body["outputs"] = {ARMS[round_.cascade][arm]: round_.outputs[arm] for arm in arms}
+        answer = self.load.send(self, f"{round_.path}/outputs", body)
         if answer is None:
-            return  # nobody reports on it again
+            return  # the round is abandoned
         if answer.status_code == 410:
-            assert one.cascade == "chance"
-            one.status = "expired"
+            assert round_.cascade == "chance"
+            round_.status = "expired"
             return
-        one.status, one.stop = answer.json()["status"], answer.json().get("stop")
-        one.reported |= set(given)
-        self.load.add(one)
+        round_.status, round_.stop = answer.json()["status"], answer.json().get("stop")
+        round_.reported |= set(arms)
+        self.load.add(round_)
 
     def repeat(self) -> None:
-        """KeyedRequest requests that were answered, as a client that crashed might."""
-        one = self.load.pick(self.rng, ended=True)
-        if one is None or one.cascade == "stages":
+        """Repeat requests that were answered, as a client might after a crash."""
+        round_ = self.load.pick(self.rng, ended=True)
+        if round_ is None or round_.cascade == "stages":
             return
-        if one.request is not None:
-            answer = self.load.send(self, one.path.rpartition("/")[0], one.request, one.key)
-            assert answer is None or (answer.status_code, answer.json()["id"]) == (200, one.id)
-        first = {"outputs": one.outputs[:1] if 0 in one.reported else []}
-        answer = self.load.send(self, f"{one.path}/outputs", first)
+        if round_.request is not None:
+            path = round_.path.rpartition("/")[0]
+            answer = self.load.send(self, path, round_.request, round_.key)
+            assert answer is None or (answer.status_code, answer.json()["id"]) == (200, round_.id)
+        first = {"outputs": round_.outputs[:1] if 0 in round_.reported else []}
+        answer = self.load.send(self, f"{round_.path}/outputs", first)
         assert answer is None or answer.json()["repeated"]
 
     def label(self) -> None:
-        one = self.load.pick(self.rng, ended=True)
-        if one is not None and one.cascade != "chance" and 0 in one.reported:
-            label = one.outputs[-1]
-            if self.load.send(self, f"{one.path}/label", {"label": label}) is not None:
-                one.label = label
+        round_ = self.load.pick(self.rng, ended=True)
+        if round_ is not None and round_.cascade != "chance" and 0 in round_.reported:
+            label = round_.outputs[-1]
+            if self.load.send(self, f"{round_.path}/label", {"label": label}) is not None:
+                round_.label = label
 
 
-# -- what must be true afterwards ------------------------------------------------------------------
+# -- checks ----------------------------------------------------------------------------------------
 
 
 async def _states(where: str) -> list[State]:
-    """Return the state at the end of a log, recovered from a snapshot and from the first event."""
+    """Return the states recovered from the newest snapshot and from the first event."""
     async with open_existing_store(where) as store:
         return [await recover_state(store), (await verify(store)).state]
 
 
 def check(server: ServerProcess, where: str, load: Load) -> dict[str, Any]:
-    """Check that a server and its log have what was acknowledged, once; return the state."""
+    """Check that a server and its log have all acknowledged data once; return the state."""
     shown = server.wait_until_ready()
     recovered, folded = asyncio.run(_states(where))
     assert shown["hash"] == state_hash(recovered) == state_hash(folded)
@@ -258,32 +262,31 @@ def check(server: ServerProcess, where: str, load: Load) -> dict[str, Any]:
     for cascade in folded.order:
         ledger = cascade.ledger
         assert cascade.divergences == 0
-        # Each key has opened rounds once, and all rounds have one; nothing is labelled twice.
-        assert sum(one.count for one in ledger.idempotency_keys.values()) == len(ledger)
+        # Each key opened rounds once, all rounds have a key, and no round is labelled twice.
+        assert sum(request.count for request in ledger.idempotency_keys.values()) == len(ledger)
         assert ledger.idempotency_keys.keys() <= load.keys
         assert cascade.counts.labels_total == len(ledger.labels)
     rounds = list(load.rounds.values())
-    for known in rounds:
-        ledger = folded.cascades[known.cascade].ledger
-        opened, number = ledger.idempotency_keys[known.key], ledger.number(known.id)
+    for round_ in rounds:
+        ledger = folded.cascades[round_.cascade].ledger
+        opened, number = ledger.idempotency_keys[round_.key], ledger.number(round_.id)
         assert 0 <= number - opened.first < opened.count
-        assert known.stop in (None, ledger.stops[number])
+        assert round_.stop in (None, ledger.stops[number])
         status = STATUS_NAMES[ledger.status[number]]
-        assert known.status != "learned" or status == "learned"
+        assert round_.status != "learned" or status == "learned"
         if status == "open":
-            assert all(ledger.fingerprint(number, arm) for arm in known.reported)
-        assert known.label is None or number in ledger.labels
-    # What the ledger does not hold is looked up, of some rounds.
+            assert all(ledger.fingerprint(number, arm) for arm in round_.reported)
+        assert round_.label is None or number in ledger.labels
+    # Contexts and outputs are not in the ledger, so look up a sample of the rounds.
     with httpx.Client(
-        base_url=server.url, timeout=LONGEST, trust_env=False, verify=False
+        base_url=server.url, timeout=TIMEOUT, trust_env=False, verify=False
     ) as client:
-        for known in random.Random(len(rounds)).sample(rounds, min(len(rounds), LOOKED_UP)):
-            there = client.get(known.path).json()
-            assert there["context"][: len(known.context)] == known.context
-            given = dict(zip(ARMS[known.cascade], known.outputs, strict=True))
-            assert there["outputs"].items() <= given.items()
-            if there["status"] == "open":
-                assert {ARMS[known.cascade][arm] for arm in known.reported} <= there[
-                    "outputs"
-                ].keys()
+        for round_ in random.Random(len(rounds)).sample(rounds, min(len(rounds), LOOKED_UP)):
+            view = client.get(round_.path).json()
+            assert view["context"][: len(round_.context)] == round_.context
+            names = ARMS[round_.cascade]
+            outputs = dict(zip(names, round_.outputs, strict=True))
+            assert view["outputs"].items() <= outputs.items()
+            if view["status"] == "open":
+                assert {names[arm] for arm in round_.reported} <= view["outputs"].keys()
     return shown

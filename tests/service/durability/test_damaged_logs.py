@@ -1,4 +1,4 @@
-"""A log that is not what was written: the server says so and ends, and does not go on with it."""
+"""A server with a damaged log exits with a message."""
 
 import os
 import sqlite3
@@ -16,7 +16,7 @@ from tests.service.database import Database
 from tests.service.harness import CONTEXT, ROUNDS, SPEC, process
 
 
-def test_a_server_whose_log_is_damaged_ends_and_does_not_start_again(
+def test_server_exits_if_its_log_is_damaged_and_does_not_restart(
     tmp_path: Path, database: Database, postgres: str
 ) -> None:
     with process(tmp_path, store=postgres) as server:
@@ -29,14 +29,14 @@ def test_a_server_whose_log_is_damaged_ends_and_does_not_start_again(
         database.run(insert, where=postgres)
         for again in (True, False):
             assert server.process.wait(60) == 1
-            assert "\nstopwise: " in f"\n{server.printed}"  # a sentence, not only a traceback
+            assert "\nstopwise: " in f"\n{server.printed}"  # a message, not only a traceback
             server.end()
             if again:
                 server.start()
 
 
 def start_fails(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run ``stopwise serve``, which ends by itself."""
+    """Run ``stopwise serve`` until it exits by itself."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     code = "from stopwise.cli.main import main; main()"
     command = [sys.executable, "-c", code, "serve", "--port", "0", *arguments]
@@ -46,7 +46,7 @@ def start_fails(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("damaged", ["one", "most", "root"])
-def test_a_file_with_damaged_pages_is_not_served(tmp_path: Path, damaged: str) -> None:
+def test_file_with_damaged_pages_is_not_served(tmp_path: Path, damaged: str) -> None:
     with process(tmp_path) as server:
         server.wait_until_ready()
         with httpx.Client(base_url=server.url, timeout=60, trust_env=False, verify=False) as client:
@@ -55,7 +55,8 @@ def test_a_file_with_damaged_pages_is_not_served(tmp_path: Path, damaged: str) -
             for _ in range(10):
                 assert client.post(f"{ROUNDS}:batch", json=batch).status_code == 201
     path = tmp_path / "log.db"
-    with closing(sqlite3.connect(path)) as sql:  # so that no page is in the write-ahead log
+    with closing(sqlite3.connect(path)) as sql:
+        # Move all pages from the write-ahead log to the file.
         sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         [(root,)] = sql.execute("SELECT rootpage FROM sqlite_master WHERE name = 'block'")
         [(size,)] = sql.execute("PRAGMA page_size")
@@ -71,10 +72,10 @@ def test_a_file_with_damaged_pages_is_not_served(tmp_path: Path, damaged: str) -
     assert last.startswith("stopwise: ")
     assert "damaged" in last
     assert str(path) in last
-    assert len(ended.stderr.splitlines()) < 10  # it has not tried again and again
+    assert len(ended.stderr.splitlines()) < 10  # it has not retried
 
 
-def test_a_directory_is_not_a_store(tmp_path: Path) -> None:
+def test_directory_is_rejected_as_store(tmp_path: Path) -> None:
     ended = start_fails("--store", str(tmp_path))
     assert ended.returncode == 1
     assert f"{tmp_path} is a directory" in ended.stderr

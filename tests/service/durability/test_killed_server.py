@@ -1,4 +1,4 @@
-"""kill -9 at random moments, under load: nothing acknowledged is lost, nothing counts twice."""
+"""SIGKILL at random moments under load loses no acknowledged data and counts nothing twice."""
 
 import random
 import signal
@@ -14,24 +14,26 @@ from tests.service.harness import process
 def kill_often(folder: Path, where: str, kills: int, seed: int) -> None:
     rng, load, never = random.Random(seed), Load(seed), Event()
 
-    def enough() -> bool:  # the load was one
-        learned = [one for one in list(load.rounds.values()) if one.status == "learned"]
-        every = {one.cascade for one in learned} == set(ARMS)
-        return every and len(learned) > 20 and any(one.label is not None for one in learned)
+    def covered() -> bool:
+        """Return whether rounds of all cascades were learned and some were labelled."""
+        learned = [round_ for round_ in list(load.rounds.values()) if round_.status == "learned"]
+        all_cascades = {round_.cascade for round_ in learned} == set(ARMS)
+        labelled = any(round_.label is not None for round_ in learned)
+        return all_cascades and len(learned) > 20 and labelled
 
     with process(folder, "--snapshot-every", "60", store=where) as server:
         with load.running(server.url):
             for _ in range(kills):
-                if rng.random() < 0.8:  # else while it reads its log, perhaps
+                if rng.random() < 0.8:  # otherwise possibly while the server reads its log
                     load.wait_for(rng.randint(5, 60), 200, 201)
                 never.wait(rng.uniform(0, 0.02))
                 server.end()
                 load.use()
                 load.use(server.start())
             load.wait_for(20, 200, 201)
-            load.wait_until(enough)
+            load.wait_until(covered)
         state = check(server, where, load)
-        # Once more, now that nothing changes: it has the same state.
+        # Kill it once more without load: the state stays the same.
         server.end()
         server.start()
         assert server.wait_until_ready() == state
@@ -40,10 +42,10 @@ def kill_often(folder: Path, where: str, kills: int, seed: int) -> None:
     assert load.statuses[0] > 0
 
 
-def test_nothing_is_lost_when_the_server_is_killed(tmp_path: Path, where: str) -> None:
+def test_killed_server_loses_nothing(tmp_path: Path, where: str) -> None:
     kill_often(tmp_path, where, kills=2, seed=1)
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_in_100_kills(tmp_path: Path, where: str) -> None:
+def test_100_kills_lose_nothing(tmp_path: Path, where: str) -> None:
     kill_often(tmp_path, where, kills=100, seed=2)

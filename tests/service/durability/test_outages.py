@@ -1,4 +1,4 @@
-"""A full disk, and a database that goes away: nothing is lost, and no restart is needed."""
+"""A full disk and a stopped database lose nothing and need no restart."""
 
 import resource
 from pathlib import Path
@@ -11,21 +11,21 @@ from tests.service.harness import CONTEXT, ROUNDS, SPEC, fault, process
 
 
 def check_unavailable(url: str) -> None:
-    """Check that requests are refused in the one shape, and that the service knows it."""
+    """Check that writes fail with `unavailable` while the service stays alive."""
     with httpx.Client(base_url=url, timeout=60, trust_env=False, verify=False) as client:
         assert fault(client.post(ROUNDS, json=CONTEXT)) == (503, "unavailable")
-        paths = ("/readyz", "/healthz", "/v1/cascades")  # no restart would help: it is alive
+        paths = ("/readyz", "/healthz", "/v1/cascades")  # alive, because a restart would not help
         assert [client.get(path).status_code for path in paths] == [503, 200, 200]
 
 
-def test_a_full_disk_is_survived(tmp_path: Path) -> None:
+def test_service_recovers_from_a_full_disk(tmp_path: Path) -> None:
     where, load = str(tmp_path / "log.db"), Load(5)
     with process(tmp_path, "--snapshot-every", "200") as server:
         pid = server.process.pid
         with load.running(server.url):
             for room in (0, 50_000):
                 load.wait_for(50, 200, 201)
-                # No file may grow beyond its size, or a little more.
+                # Limit the size of files to the current size, or a little more.
                 largest = max(file.stat().st_size for file in tmp_path.iterdir())
                 _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
                 limit = largest + room if room else 4096
@@ -42,7 +42,7 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
 
 
 def test_rounds_are_shown_while_the_disk_is_full(tmp_path: Path) -> None:
-    """Also one whose request was refused: its outputs are in memory, and perhaps not in the log."""
+    """The outputs of the last round are in memory, but possibly not in the log."""
     with process(tmp_path) as server:
         server.wait_until_ready()
         with httpx.Client(base_url=server.url, timeout=60, trust_env=False, verify=False) as client:
@@ -60,17 +60,17 @@ def test_rounds_are_shown_while_the_disk_is_full(tmp_path: Path) -> None:
             assert fault(answer) == (503, "unavailable")
             assert client.get("/readyz").status_code == 503
             shown = [client.get(f"{ROUNDS}/{id_}") for id_ in ids]
-            assert [one.status_code for one in shown] == [200, 200, 200, 503]
-            assert [one.json() for one in shown[:3]] == before[:3]
+            assert [response.status_code for response in shown] == [200, 200, 200, 503]
+            assert [response.json() for response in shown[:3]] == before[:3]
             assert client.get("/v1/cascades/triage").status_code == 200
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
             while client.get("/readyz").status_code != 200:
                 assert server.process.poll() is None
-            known = client.get(f"{ROUNDS}/{ids[3]}").json()["outputs"]
-            assert known == {"history": "yes"}  # it was written once there was room
+            outputs = client.get(f"{ROUNDS}/{ids[3]}").json()["outputs"]
+            assert outputs == {"history": "yes"}  # written once there was space
 
 
-def test_a_database_that_is_restarted_is_survived(
+def test_service_recovers_from_a_restart_of_the_database(
     tmp_path: Path, database: Database, postgres: str
 ) -> None:
     load = Load(6)

@@ -1,4 +1,4 @@
-"""Two replicas on one PostgreSQL: the same state, and each sees what the other has acknowledged."""
+"""Two replicas on one PostgreSQL have the same state and see each other's acknowledged data."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ X = [0.1, 0.2]
 
 
 def wait_until_equal(*servers: ServerProcess) -> float:
-    """Wait until replicas have the same state; return how long that took."""
+    """Wait until replicas have the same state; return the seconds that took."""
     began = time.monotonic()
     while len({str(server.wait_until_ready()) for server in servers}) > 1:
         assert time.monotonic() - began < 120
@@ -38,40 +38,39 @@ def wait_until_equal(*servers: ServerProcess) -> float:
 @pytest.mark.parametrize(
     ("rounds", "limit"), [(1, 120.0), pytest.param(10, 1.0, marks=pytest.mark.slow)]
 )
-def test_replicas_have_the_same_state_also_after_a_kill(
+def test_replicas_have_the_same_state_after_a_kill(
     tmp_path: Path, postgres: str, rounds: int, limit: float
 ) -> None:
-    """The limit of a second is for a machine with nothing else to do."""
+    """The limit of one second is for an idle machine."""
     load, folder = Load(7), tmp_path / "second"
     folder.mkdir()
     with (
         process(tmp_path, "--snapshot-every", "60", store=postgres) as first,
         process(folder, store=postgres) as second,
     ):
-        one, other = first, second
-        with load.running(one.url, other.url):
+        killed, other = first, second
+        with load.running(killed.url, other.url):
             for _ in range(rounds):
                 load.wait_for(80, 200, 201)
                 load.use()
-                assert wait_until_equal(one, other) < limit
-                load.use(one.url, other.url)
-                # One is killed, and the other goes on alone.
+                assert wait_until_equal(killed, other) < limit
+                load.use(killed.url, other.url)
                 load.wait_for(30, 200, 201)
-                one.end()
+                killed.end()  # the other replica continues alone
                 load.use(other.url)
                 load.wait_for(40, 200, 201)
-                load.use(one.start(), other.url)
+                load.use(killed.start(), other.url)
                 load.wait_for(40, 200, 201)
-                one, other = other, one
-        assert wait_until_equal(one, other) < limit
-        check(one, postgres, load)
+                killed, other = other, killed
+        assert wait_until_equal(killed, other) < limit
+        check(killed, postgres, load)
 
 
-# -- one reads while the other writes --------------------------------------------------------------
+# -- following the log of another replica ----------------------------------------------------------
 
 
 class RacingStore(PostgresStore):
-    """A store that calls a function whenever the log was read to its end."""
+    """A store that calls a function after each read of the log to its end."""
 
     def __init__(self, where: str) -> None:
         super().__init__(where)
@@ -84,15 +83,15 @@ class RacingStore(PostgresStore):
             await self.after_reading()
 
 
-async def test_a_replica_that_follows_reads_the_log_once(
+async def test_following_replica_reads_the_log_once(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if the other one commits between its reading and anything that follows."""
+    """The other replica commits between a read of the log and the next step."""
     recoveries: list[int] = []
     recover = service_module.recover_state
 
-    async def counted(*arguments: Any, **more: Any) -> Any:
-        state = await recover(*arguments, **more)
+    async def counted(*arguments: Any, **options: Any) -> Any:
+        state = await recover(*arguments, **options)
         recoveries.append(state.position)
         return state
 
@@ -114,10 +113,11 @@ async def test_a_replica_that_follows_reads_the_log_once(
         store.after_reading = None
         await until(lambda: following.state.position == writing.state.position)
         assert state_hash(following.state) == state_hash(writing.state)
-    assert len(recoveries) == 3  # at the start of each, and when the cascade was asked for
+    # At the start of each replica, and on the first request for the cascade.
+    assert len(recoveries) == 3
 
 
-# -- each follows what it is asked about -----------------------------------------------------------
+# -- loading cascades on demand --------------------------------------------------------------------
 
 
 async def played(services: list[Service], names: list[str], rounds: int) -> list[m.RoundAnswer]:
@@ -132,7 +132,7 @@ async def played(services: list[Service], names: list[str], rounds: int) -> list
     return answers
 
 
-async def test_a_replica_that_follows_one_cascade_answers_as_one_that_follows_all(
+async def test_replica_that_follows_one_cascade_answers_like_one_that_follows_all(
     postgres: str, tmp_path: Path
 ) -> None:
     other = replace(TRIAGE, name="other", policy={"kind": "thompson", "seed": 4})
@@ -145,24 +145,24 @@ async def test_a_replica_that_follows_one_cascade_answers_as_one_that_follows_al
             await service.create(TRIAGE, None)
             await service.create(other, None)
         names = ["triage", "other"]
-        given = await played([first], names, 60), await played([first, second], ["triage"], 60)
+        answers = await played([first], names, 60), await played([first, second], ["triage"], 60)
         expected = await played([alone], names, 60), await played([alone], ["triage"], 60)
-        assert given == expected
-        assert any(answer.stop != 2 for answer in given[1])  # they were decided, not forced
+        assert answers == expected
+        assert any(answer.stop != 2 for answer in answers[1])  # not all rounds were forced
         assert list(second.state.follows or ()) == ["triage"]
         assert len(second.state.cascades["other"].ledger) == 0
-        await second.retire("other")  # only now it is loaded
+        await second.retire("other")  # loads it
         await first.state_hash()
         for name in names:
-            one, same = (service.state.cascade(name) for service in (first, second))
-            assert bits_of(one.policy) == bits_of(same.policy)
-            assert one.view() == same.view()
-            assert one.ledger.columns() == same.ledger.columns()
+            left, right = (service.state.cascade(name) for service in (first, second))
+            assert bits_of(left.policy) == bits_of(right.policy)
+            assert left.view() == right.view()
+            assert left.ledger.columns() == right.ledger.columns()
         assert await second.state_hash() == await first.state_hash()
     assert state_hash(second.state) == state_hash(await folded(postgres))
 
 
-async def test_a_cascade_nobody_asks_about_is_dropped_and_loaded_again(
+async def test_unused_cascade_is_unloaded_and_loaded_again(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_module, "CHECK_INTERVAL", 0.001)
@@ -180,35 +180,34 @@ async def test_a_cascade_nobody_asks_about_is_dropped_and_loaded_again(
         monkeypatch.setattr(service_module, "UNUSED_SECONDS", -1.0)
         await until(lambda: not service.state.follows)
         monkeypatch.setattr(service_module, "UNUSED_SECONDS", 600.0)
-        await asyncio.gather(*(open_round(service, X) for _ in range(20)))  # all wait for one load
+        await asyncio.gather(*(open_round(service, X) for _ in range(20)))  # all share one load
         assert state_hash(service.state) == state_hash(await folded(postgres))
 
 
-# -- what one acknowledged, the other knows --------------------------------------------------------
+# -- consistency between replicas ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("times", [10, pytest.param(100, marks=pytest.mark.slow)])
-async def test_each_replica_knows_what_the_other_has_acknowledged(
-    postgres: str, times: int
-) -> None:
-    """Two replicas in turn, of which neither looks at the log unless it must.
+async def test_replicas_see_all_acknowledged_data(postgres: str, times: int) -> None:
+    """Two replicas in turn, neither of which reads the log unless a request requires it.
 
-    A replica that loads a cascade reads all of the log, so the time is quadratic in ``times``.
+    Loading a cascade reads the entire log, so the time is quadratic in ``times``.
     """
     settings = {"follow_every": 60.0, "max_cascades": times}
     async with running(postgres, **settings) as first, running(postgres, **settings) as second:
-        here, there = first, second
+        replica, other = first, second
         for k in range(times):
             name = f"cascade-{k}"
-            await here.create(replace(TRIAGE, name=name), None)
-            assert (await there.cascade(name)).status == "active"
-            one = await open_round(here, X, name)
-            assert (await there.round(name, one.id)).status == "open"
-            assert await report(there, one, str, name) == "learned"
-            two = await open_round(there, X, name)
-            assert await report(here, two, str, name) == "learned"
-            assert (await report_label(there, name, two.id, m.LabelReport("1"))).labelled == 1
-            here, there = there, here
-        await here.retire("cascade-0")
-        await there.retire("cascade-0")
-        assert state_hash(here.state) == state_hash(there.state)
+            await replica.create(replace(TRIAGE, name=name), None)
+            assert (await other.cascade(name)).status == "active"
+            first_round = await open_round(replica, X, name)
+            assert (await other.round(name, first_round.id)).status == "open"
+            assert await report(other, first_round, str, name) == "learned"
+            second_round = await open_round(other, X, name)
+            assert await report(replica, second_round, str, name) == "learned"
+            labelled = await report_label(other, name, second_round.id, m.LabelReport("1"))
+            assert labelled.labelled == 1
+            replica, other = other, replica
+        await replica.retire("cascade-0")
+        await other.retire("cascade-0")
+        assert state_hash(replica.state) == state_hash(other.state)
