@@ -32,9 +32,20 @@ def test_help_explains_columns_and_options(stopwise: Run) -> None:
     assert done.returncode == 0
     shown = flat(done.stdout)
     for text in (
-        *("one row per round", ".parquet, .csv or .jsonl", "context.", "output.", "right answer"),
-        *("--context age,bmi --outputs history,glucose,insulin --label ill", "one wrong answer"),
-        *("--costs", "--cumulative", "--degree", "--seed", "--json", "--out", "LOG-diagnosis"),
+        "one row per round",
+        ".parquet, .csv or .jsonl",
+        "context.",
+        "output.",
+        "right answer",
+        "--context age,bmi --outputs history,glucose,insulin --label ill",
+        "one wrong answer",
+        "--costs",
+        "--cumulative",
+        "--degree",
+        "--seed",
+        "--json",
+        "--out",
+        "LOG-diagnosis",
     ):
         assert text in shown, text
     assert re.search(r"0\.25 \\ *\n +--context", done.stdout)  # the example can be pasted
@@ -179,15 +190,22 @@ def test_prices_are_shown_in_the_currency_and_costs_like_money_cause_a_warning(
     assert "nothing to learn" in flat(done.stdout)
 
 
-def test_an_invalid_log_is_named_and_no_file_is_written(stopwise: Run, log: Path) -> None:
-    lines = log.read_text().splitlines(keepends=True)
-    too_short, with_gap = lines[:10], [*lines, "0.5,30,1,,1\n"]
-    for rows, message in ((too_short, "9 rows"), (with_gap, "output.small"), ([], log.name)):
-        log.write_text("".join(rows))
-        done = stopwise("diagnose", log.name, *COSTS)
-        assert done.returncode == 2, done.stdout
-        assert message in done.stderr
-        assert list(log.parent.iterdir()) == [log]
+@pytest.mark.parametrize(
+    ("rows", "extra", "message"),
+    [(10, "", "9 rows"), (None, "0.5,30,1,,1\n", "output.small"), (0, "", "visits.csv")],
+)
+def test_an_invalid_log_is_named_and_no_file_is_written(
+    stopwise: Run, log: Path, rows: int | None, extra: str, message: str
+) -> None:
+    lines = log.read_text().splitlines(keepends=True)[:rows]
+    log.write_text("".join(lines) + extra)
+    done = stopwise("diagnose", log.name, *COSTS)
+    assert done.returncode == 2, done.stdout
+    assert message in done.stderr
+    assert list(log.parent.iterdir()) == [log]
+
+
+def test_a_missing_log_is_a_usage_error(stopwise: Run) -> None:
     assert stopwise("diagnose", "none.csv", *COSTS).returncode == 2
 
 

@@ -179,12 +179,12 @@ def reliability(predicted: Floats, differ: Bytes, features: int = 0) -> tuple[Re
 
 
 def classify_fit(bins: Sequence[ReliabilityBin], error: float, features: int = 0) -> Fit:
-    """Judge predictions that are off by ``off`` on average.
+    """Classify predictions with this mean calibration error.
 
-    They are bad if off by more than 0.10, and by more than chance explains (χ² over the bins);
-    rough if off by more than 0.05, or by half the spread of the predictions. Fitting d numbers to
-    half of n rows adds a variance of 2d·p(1 − p)/n to the p(1 − p)·b/n of one of b bins: χ² is
-    divided by 1 + 2d/b before predictions are called rough.
+    They are bad if the error exceeds 0.10 and χ² over the bins is significant; rough if the error
+    exceeds 0.05, or half the spread of the predictions. Fitting d parameters to half of n rows adds
+    a variance of 2d·p(1 − p)/n to the p(1 − p)·b/n of each of b bins, so χ² is divided by 1 + 2d/b
+    before predictions are classified as rough.
 
     Examples
     --------

@@ -138,22 +138,25 @@ def test_revealed_context_is_used_by_later_arms(text_log):
     assert all(abs(p - 0.5) < 0.1 for p in blind)
 
 
-def test_invalid_arguments_and_short_logs_are_rejected(text_log):
-    log = text_log("output.one output.two", [("a", "b")] * 60)
-    cases = [
+@pytest.mark.parametrize(
+    ("cascade", "options", "match"),
+    [
         (sw.Cascade([0.1, 0.3, 0.1]), {}, r"2 arms \(one, two\), got 3 costs"),
         (TWO, {"degree": 5}, "degree"),
         (TWO, {"sample": 10}, "sample"),
-    ]
-    for cascade, options, match in cases:
-        with pytest.raises(sw.errors.InvalidParameterError, match=match):
-            diagnose(log, cascade, **options)
-    for n in (0, 40):
-        log = text_log("output.one output.two", [("a", "b")] * n + [("a", None)] * 500)
-        with pytest.raises(
-            sw.errors.InvalidLogError, match=f"log.csv: only {n} rows have the outputs"
-        ):
-            diagnose(log, TWO)
+    ],
+)
+def test_invalid_arguments_are_rejected(text_log, cascade, options, match):
+    log = text_log("output.one output.two", [("a", "b")] * 60)
+    with pytest.raises(sw.errors.InvalidParameterError, match=match):
+        diagnose(log, cascade, **options)
+
+
+@pytest.mark.parametrize("n", [0, 40])
+def test_a_log_with_too_few_complete_rows_is_rejected(text_log, n):
+    log = text_log("output.one output.two", [("a", "b")] * n + [("a", None)] * 500)
+    with pytest.raises(sw.errors.InvalidLogError, match=f"log.csv: only {n} rows have the outputs"):
+        diagnose(log, TWO)
 
 
 def test_labels_that_equal_no_output_are_rejected(text_log):
@@ -213,17 +216,17 @@ def test_requested_labels_give_the_same_verdict_as_all_labels(tmp_path):
     assert worth == (full.plan.gain.value >= full.plan.needed)
 
 
-def test_a_linear_model_that_misses_a_curve_suggests_a_higher_degree(text_log):
+@pytest.mark.parametrize(("degree", "misses"), [(1, True), (2, False)])
+def test_a_linear_model_that_misses_a_curve_suggests_a_higher_degree(text_log, degree, misses):
     random = np.random.default_rng(0)
     rows = [
         (f"{v:.4f}", "a", "b" if r < 0.5 * v * v else "a")
         for v, r in zip(random.uniform(-1, 1, 4000), random.random(4000), strict=True)
     ]
     log = text_log("context.x output.one output.two", rows)
-    for degree, misses in ((1, True), (2, False)):
-        verdict = diagnose(log, sw.Cascade([0.1, 0.25]), degree=degree).verdict
-        advice = "does not fit well", "--degree 2"
-        assert all(a in f"{verdict.reason} {verdict.points}" for a in advice) == misses
+    verdict = diagnose(log, sw.Cascade([0.1, 0.25]), degree=degree).verdict
+    text = f"{verdict.reason} {verdict.points}"
+    assert all(advice in text for advice in ("does not fit well", "--degree 2")) == misses
 
 
 def test_amounts_are_in_the_unit_of_the_costs(text_log):

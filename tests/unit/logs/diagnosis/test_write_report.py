@@ -234,16 +234,21 @@ def test_an_interrupt_while_drawing_leaves_no_files(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_difference_is_stated_only_if_its_interval_excludes_zero() -> None:
-    audit = labelled().audit
-    assert audit is not None
-    for low, high, expected in (
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [
         (0.01, 0.05, "loses 0.03 a round against"),
         (-0.05, -0.01, "gains 0.03 a round over"),
         (-0.01, 0.01, "does as well as"),
-    ):
-        other = changed(audit, lost=Interval((low + high) / 2, low, high))
-        assert expected in section(labelled(), "labels", audit=other).text
+    ],
+)
+def test_the_difference_is_stated_only_if_its_interval_excludes_zero(
+    low: float, high: float, outcome: str
+) -> None:
+    audit = labelled().audit
+    assert audit is not None
+    other = changed(audit, lost=Interval((low + high) / 2, low, high))
+    assert outcome in section(labelled(), "labels", audit=other).text
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])

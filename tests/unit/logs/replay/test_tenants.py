@@ -265,27 +265,32 @@ def test_a_saved_policy_is_replayed_only_at_its_own_weight(tmp_path: Path) -> No
     assert result.recommendation is not None
 
 
-def test_invalid_limits_are_rejected(tmp_path: Path) -> None:
+def test_a_target_is_ignored_with_few_labels(tmp_path: Path) -> None:
     columns = table(100)
-    log = sw.Log(save(tmp_path / "log.csv", columns))
-    few = columns | {
-        "label": [y if t < 5 else None for t, y in enumerate(columns["label"].tolist())]
-    }
-    result = sw.replay(
-        sw.Log(save(tmp_path / "few.csv", few)), costs(), ["uss-pd"], target_error=0.1
-    )
+    columns["label"] = [y if t < 5 else None for t, y in enumerate(columns["label"].tolist())]
+    log = sw.Log(save(tmp_path / "few.csv", columns))
+    result = sw.replay(log, costs(), ["uss-pd"], target_error=0.1)
     assert result.notes[0].startswith("Warning: the target is ignored: the log has 5 labels")
-    del columns["label"]
-    unlabelled = sw.Log(save(tmp_path / "unlabelled.csv", columns))
-    cases: list[tuple[sw.Log, dict[str, Any]]] = [
-        (unlabelled, {"target_error": 0.1}),
-        (log, {"target_error": 1.5}),
-        (log, {"budget": -1.0}),
-        (log, {"weights": (0.0,)}),
-    ]
-    for case, options in cases:
-        with pytest.raises(InvalidParameterError):
-            sw.replay(case, costs(), ["uss-pd"], **options)
+
+
+@pytest.mark.parametrize(
+    ("labelled", "options"),
+    [
+        (False, {"target_error": 0.1}),
+        (True, {"target_error": 1.5}),
+        (True, {"budget": -1.0}),
+        (True, {"weights": (0.0,)}),
+    ],
+)
+def test_invalid_limits_are_rejected(
+    tmp_path: Path, labelled: bool, options: dict[str, Any]
+) -> None:
+    columns = table(100)
+    if not labelled:
+        del columns["label"]
+    log = sw.Log(save(tmp_path / "log.csv", columns))
+    with pytest.raises(InvalidParameterError):
+        sw.replay(log, costs(), ["uss-pd"], **options)
 
 
 def test_small_partitions_share_a_task_and_large_ones_do_not() -> None:
