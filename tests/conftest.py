@@ -1,15 +1,15 @@
-"""What every test relies on."""
+"""Hypothesis profiles and signal handling for all tests."""
 
 import signal
 
 from hypothesis import settings
 
-# Hypothesis: a few examples, the same in every run, unless `make test-full` asks for many
+# By default, few examples and the same in every run; `make test-full` uses many
 # (--hypothesis-profile=full).
 settings.register_profile("change", max_examples=25, deadline=None, derandomize=True)
 settings.register_profile("full", max_examples=400, deadline=None)
 settings.load_profile("change")
 
-# A shell that starts the tests in the background has them ignore Ctrl-C, and every process they
-# start inherits that; tests that interrupt a process must mean it.
+# Background jobs of a shell ignore SIGINT, and so would the processes that tests start and
+# interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

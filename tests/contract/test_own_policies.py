@@ -145,7 +145,7 @@ def test_a_warm_start_learns_without_deciding() -> None:
     assert [observation.stop for observation in policy.seen] == [t % 3 for t in range(N)]
 
 
-def test_batches_of_decisions() -> None:
+def test_batch_decisions_equal_single_decisions() -> None:
     policy = Averaging(CASCADE, explore=0.5)
     stops, rule_stops = decide_batch(policy, BATCH.contexts)
     decisions = [policy.decide(x) for x in BATCH.contexts]
@@ -157,7 +157,7 @@ def test_batches_of_decisions() -> None:
     assert not explore_many(policy, 5).any()
 
 
-def test_the_service_decides_by_an_own_policy() -> None:
+def test_the_service_uses_an_own_policy() -> None:
     spec = CascadeSpec("tests", [Arm(f"arm {k}", c) for k, c in enumerate(COSTS)], context=2)
     policy = Averaging(CASCADE, explore=0)
     event, _ = ServedCascade(0, spec, 0.0, policy).open(BATCH.contexts.tolist(), 0.0, 1)
@@ -165,7 +165,7 @@ def test_the_service_decides_by_an_own_policy() -> None:
     assert list(event.stops) == policy.decide_many(BATCH.contexts).tolist()
 
 
-def test_a_registered_policy_is_offered_by_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registered_policy_is_available_in_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     arms = [Arm("small", 0.1), Arm("large", 0.3)]
     spec = CascadeSpec("tests", arms, context=2, policy={"kind": "averaging", "explore": 0.2})
     with pytest.raises(RequestError, match="unknown policy 'averaging': choose from uss-laplace"):

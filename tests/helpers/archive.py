@@ -1,7 +1,7 @@
-"""What a contextual policy has learned, as `save` writes it: parts by name, to look at or change.
+"""Parse the saved state of a learner into named parts, to inspect or change them.
 
-A learner is saved as numbers one after another (`Learner::save` in learner.cpp). `parts` gives each
-run of them a name, in their order, and `joined` is its inverse.
+`Learner::save` (learner.cpp) writes arrays one after another. `parts` returns them by name, in
+order, and `joined` is its inverse.
 """
 
 from typing import Any, NamedTuple
@@ -17,82 +17,82 @@ from stopwise.research import Supervised
 Parts = dict[str, NDArray[Any]]
 Learned = PairwisePolicy | Supervised
 
-BLOCK = 64  # rows of history that are stored together
-LATEST = 256  # rounds that the change alarm keeps
-MAX_DISTINCT = 4096  # rows of one stop that are stored once, with counts
+BLOCK = 64  # rows of history per block
+LATEST = 256  # rounds that the change detector keeps
+MAX_DISTINCT = 4096  # counted rows per stop
 
 
 class Row(NamedTuple):
-    """One row of history, and the rounds that it represents."""
+    """A row of history, and the rounds that it represents."""
 
     x: tuple[float, ...]
     stop: int
     count: int
-    positives: tuple[int, ...]  # rounds in which the answer to each question was yes
+    positives: tuple[int, ...]  # for each question, the rounds in which the answer was yes
 
 
 def parts(policy: Learned) -> Parts:
-    """Return the learned state of a policy, part by part."""
-    return _Reading(policy, policy.state()["learner"].tobytes()).all()
+    """Return the learned state of a policy as named parts."""
+    return _Parser(policy, policy.state()["learner"].tobytes()).all()
 
 
-def joined(named: Parts) -> NDArray[np.uint8]:
-    """Return the bytes of parts, as `state()["learner"]` has them."""
-    return np.frombuffer(b"".join(part.tobytes() for part in named.values()), dtype=np.uint8)
+def joined(arrays: Parts) -> NDArray[np.uint8]:
+    """Return parts as bytes, as in `state()["learner"]`."""
+    return np.frombuffer(b"".join(part.tobytes() for part in arrays.values()), dtype=np.uint8)
 
 
 def learned(policy: Learned) -> Parts:
-    """Return what was learned from rounds, without randomness and the precision of estimates."""
-    left_out = {"decisions", "effort", "beaten_by", "model"}
-    named = parts(policy).items()
-    return {name: part for name, part in named if not left_out & {*name.split(".")}}
+    """Return the learned state without random state and caches of estimates."""
+    excluded = {"decisions", "effort", "beaten_by", "model"}
+    items = parts(policy).items()
+    return {name: part for name, part in items if not excluded & {*name.split(".")}}
 
 
-def assert_same(one: Parts, other: Parts, message: str = "") -> None:
+def assert_same(actual: Parts, expected: Parts, message: str = "") -> None:
     """Assert that two states, or parts of them, are equal."""
-    assert one.keys() == other.keys()
-    for name, part in one.items():
-        np.testing.assert_array_equal(part, other[name], err_msg=f"{name} {message}")
+    assert actual.keys() == expected.keys()
+    for name, part in actual.items():
+        np.testing.assert_array_equal(part, expected[name], err_msg=f"{name} {message}")
 
 
 def numbers(policy: Learned) -> Parts:
-    """Return the parts that are real numbers."""
+    """Return the parts of type float."""
     return {name: part for name, part in parts(policy).items() if part.dtype.kind == "f"}
 
 
 def rows(policy: Learned) -> list[Row]:
-    """Return all rows of history by stop, those stored once first."""
-    found: list[Row] = []
-    named = parts(policy)
-    for name, x in named.items():
+    """Return all rows of history by stop, counted rows first."""
+    history: list[Row] = []
+    arrays = parts(policy)
+    for name, x in arrays.items():
         if not (name.startswith("history") and name.endswith(".x")):
             continue
         block, (_, stop, kind, *_) = name[:-1], name.split(".")
         for r, row in enumerate(x.T.tolist()):
-            count, yes = 1, [int(bits) >> r & 1 for bits in named.get(block + "answers", [])]
+            count, positives = 1, [int(b) >> r & 1 for b in arrays.get(block + "answers", [])]
             if kind == "counted":
-                count, yes = int(named[block + "counts"][r]), named[block + "positives"][:, r]
-            found.append(Row(tuple(row), int(stop), count, tuple(map(int, yes))))
-    return found
+                count = int(arrays[block + "counts"][r])
+                positives = arrays[block + "positives"][:, r]
+            history.append(Row(tuple(row), int(stop), count, tuple(map(int, positives))))
+    return history
 
 
 def questions(policy: Learned) -> list[tuple[int, int, int]]:
-    """Return of each question the slot, the arm that answers it, and the first stop that counts."""
+    """Return the slot, the answering arm and the first relevant stop of each question."""
     n_arms, last = policy.cascade.n_arms, policy.cascade.n_arms - 1
     if isinstance(policy, Supervised):
         return [(0, arm, arm) for arm in range(n_arms)]
-    anchored, asked = isinstance(policy.rule, Anchor), list[tuple[int, int, int]]()
+    anchored, result = isinstance(policy.rule, Anchor), list[tuple[int, int, int]]()
     for i, j in policy.cascade.pairs():
         arm = last if anchored else j
         seen_at = j if anchored and j < last else i + 1
-        asked.append(
-            (policy.features.slot_of(i, j), arm, arm if policy.reveals is None else seen_at)
-        )
-    return asked
+        stop = arm if policy.reveals is None else seen_at
+        result.append((policy.features.slot_of(i, j), arm, stop))
+    return result
 
 
 def linear(m: FeatureMap, d: int) -> int:
-    """Return how many features of a map come first that are no products."""
+    """Return the number of leading features of a map that are not products."""
     if isinstance(m, Custom):
         return d
     if isinstance(m, Standard):
@@ -102,8 +102,8 @@ def linear(m: FeatureMap, d: int) -> int:
     return sum(len(monomial) <= 1 for monomial in inner.monomials(dims))
 
 
-class _Reading:
-    """Takes the bytes of a learner apart, by the plan that its policy gave it."""
+class _Parser:
+    """Parser of a learner's bytes, whose layout depends on the policy."""
 
     def __init__(self, policy: Learned, content: bytes) -> None:
         features, self.n_arms = policy.features, policy.cascade.n_arms

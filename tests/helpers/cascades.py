@@ -1,7 +1,7 @@
-"""Simulated cascades for tests: contexts make cases hard for every arm alike.
+"""Simulated cascades in which a case has the same difficulty for all arms.
 
-A case is hard in proportion to h(x) = x₀ + ½x₁; arm i errs there with chance ½·μ(b_i + 2·h(x)).
-Given the context and the label, arms err independently.
+The difficulty is h(x) = x₀ + ½x₁; arm i errs with probability ½·μ(b_i + 2·h(x)). Given the context
+and the label, arms err independently.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ COSTS = (0.01, 0.04, 0.06, 0.10)
 
 
 class Simulated(NamedTuple):
-    """A cascade and what happened: contexts (n, 4), outputs (n, K), labels (n,)."""
+    """A cascade and its rounds: contexts (n, 4), outputs (n, K), labels (n,)."""
 
     cascade: sw.Cascade
     contexts: Floats
@@ -37,10 +37,10 @@ def good_cascade(n: int, seed: int, classes: int = 2) -> Simulated:
 
 
 def shared_mistakes(n: int, seed: int) -> Simulated:
-    """Three classifiers of text into four classes, right in 69, 76 and 90 % of the rows.
+    """Three text classifiers with four classes, right in 69, 76 and 90 % of the rows.
 
-    The rules and the small model were made from the same examples: where x₀ is high, both give
-    the same wrong answer. The big model errs on its own.
+    For high x₀, the rules and the small model give the same wrong answer. The errors of the big
+    model are independent.
     """
     random = np.random.default_rng(seed)
     contexts, labels = random.uniform(size=(n, 2)), random.integers(0, 4, n)
@@ -60,11 +60,11 @@ def shared_mistakes(n: int, seed: int) -> Simulated:
 def simulated(
     n: int, seed: int, costs: Sequence[float], errors: Sequence[float], classes: int = 2
 ) -> Simulated:
-    """Draw n rounds of a cascade whose arms err this often."""
+    """Draw n rounds of a cascade with these error rates."""
     random = np.random.default_rng(seed)
     contexts = random.uniform(-1, 1, (n, 4))
     wrong = random.random((n, len(errors))) < error_rates(contexts, errors)
-    # The right answer leans with a coordinate that has nothing to do with the difficulty.
+    # The right answer depends on a coordinate that does not affect the difficulty.
     labels = (classes * _mu(2 * contexts[:, 2] + random.logistic(size=n))).astype(np.int64)
     shift = random.integers(1, classes, (n, len(errors)))
     outputs = np.where(wrong, (labels[:, None] + shift) % classes, labels[:, None])
@@ -73,7 +73,7 @@ def simulated(
 
 
 def write_log(drawn: Simulated, path: Path, *, labelled: float = 0.0, seed: int = 0) -> Path:
-    """Write a Parquet log with every output, and labels on a random share of the rows."""
+    """Write a Parquet log with all outputs, and labels for a random share of the rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -90,7 +90,7 @@ def write_log(drawn: Simulated, path: Path, *, labelled: float = 0.0, seed: int 
 
 
 def error_rates(contexts: Floats, errors: Sequence[float]) -> Floats:
-    """Return e_i(x) of every context and arm."""
+    """Return e_i(x) for every context and arm."""
     hard = 2 * (contexts[:, :1] + 0.5 * contexts[:, 1:2])
     return 0.5 * _mu(hard + np.array([_offset(e) for e in errors]))
 

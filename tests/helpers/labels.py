@@ -1,4 +1,4 @@
-"""Labels of rounds that a test has played by `decide` and `observe`."""
+"""Labels of rounds that a test has played with `decide` and `observe`."""
 
 from collections.abc import Hashable, Sequence
 
@@ -17,6 +17,6 @@ def label_of(
     rule_stop: int | None = None,
     request: sw.LabelRequest | None = None,
 ) -> sw.Label:
-    """Return the label of a round whose right answer is known."""
+    """Return the label of a round with this right answer."""
     observation = observation_of(context, outputs, MAX_ARMS, rule_stop)
     return sw.Label(observation, tuple(output == answer for output in outputs), request)

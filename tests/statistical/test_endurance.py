@@ -1,4 +1,4 @@
-"""Long runs on data that break naive numerics: no NaN, no exception, an inverse that inverts."""
+"""Statistical tests of numerical stability: long runs on nearly degenerate data."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +21,7 @@ D = 6
 
 
 def collinear(rng: np.random.Generator, n: int, noise: float) -> Drawn:
-    """Contexts on one line, but for a little noise."""
+    """Return contexts on a line, with little noise."""
     line = np.array([1.0, -0.7, 0.4, 0.2, -0.9, 0.5])
     x = rng.uniform(-0.9, 0.9, (n, 1)) * line + noise * rng.normal(size=(n, D))
     contexts = np.clip(x, -1.0, 1.0)
@@ -29,17 +29,17 @@ def collinear(rng: np.random.Generator, n: int, noise: float) -> Drawn:
 
 
 def agreeing(rng: np.random.Generator, n: int) -> Drawn:
-    """Arms 0 and 1 never disagree: their data are separable for ever."""
+    """Return rounds in which arms 0 and 1 never disagree, so that their data are separable."""
     differ = rng.random((n, 3)) < 0.4
     differ[:, 0] = False
     return rng.uniform(-1, 1, (n, D)), differ
 
 
-def assert_inverse_inverts(policy: Contextual) -> None:
+def assert_accurate_inverse(policy: Contextual) -> None:
     for i, j in policy.cascade.pairs():
         v, inverse = policy.gram(i, j)
         off = np.linalg.norm(v @ inverse - np.eye(len(v)))
-        # Beyond a condition of 1e9 no stored inverse can keep six digits in double precision.
+        # Beyond a condition number of 1e9, no inverse has six digits in double precision.
         assert off < 1e-6 * max(1.0, float(np.linalg.cond(v)) / 1e9)
 
 
@@ -50,25 +50,25 @@ def assert_finite(policy: Contextual) -> None:
         assert np.isfinite(array).all(), name
 
 
-def endure(
+def play_and_check(
     policy: Contextual, rounds: int, checks: int, draw: Callable[[np.random.Generator, int], Drawn]
 ) -> None:
-    """Play rounds, with checks at places that no periodic guard can be in step with."""
+    """Play rounds with checks at random positions, unrelated to any period of the engine."""
     rng = np.random.default_rng(0)
     deep = 0
     cuts = rng.choice(np.arange(1, rounds), checks - 1, replace=False)
     for check, n in enumerate(np.diff(np.sort(np.concatenate([[0, rounds], cuts])))):
         contexts, differ = draw(rng, n)
         deep += int(policy.run(contexts, differ=differ).sum())
-        assert_inverse_inverts(policy)
+        assert_accurate_inverse(policy)
         if check % 50 == 0:
             assert_finite(policy)
     assert_finite(policy)
     assert policy.rounds == rounds
-    assert 0 < deep < 2 * rounds  # not all rounds went to one end
+    assert 0 < deep < 2 * rounds  # rounds stop at different arms
 
 
-def fresh(kind: str) -> Contextual:
+def new_policy(kind: str) -> Contextual:
     cascade = Cascade([0.1, 0.3, 0.3])
     if kind == "uss-pd":
         return USSPD(cascade, context_dim=D)
@@ -86,18 +86,18 @@ LONG = pytest.mark.slow
 )
 @pytest.mark.parametrize("noise", [1e-4, 1e-7])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nearly_collinear_contexts_are_endured(
+def test_nearly_collinear_contexts_stay_finite(
     kind: str, noise: float, rounds: int, checks: int
 ) -> None:
-    endure(fresh(kind), rounds, checks, partial(collinear, noise=noise))
+    play_and_check(new_policy(kind), rounds, checks, partial(collinear, noise=noise))
 
 
 @pytest.mark.parametrize(
     ("rounds", "checks"), [(3_000, 20), pytest.param(100_000, 200, marks=LONG)]
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_pair_that_never_disagrees_is_endured(kind: str, rounds: int, checks: int) -> None:
-    policy = fresh(kind)
-    endure(policy, rounds, checks, agreeing)
-    never = policy.theta(0, 1)
-    assert 0.0 < np.abs(np.random.default_rng(1).uniform(-1, 1, (50, D)) @ never).max() < 1e3
+def test_a_pair_that_never_disagrees_stays_finite(kind: str, rounds: int, checks: int) -> None:
+    policy = new_policy(kind)
+    play_and_check(policy, rounds, checks, agreeing)
+    theta = policy.theta(0, 1)
+    assert 0.0 < np.abs(np.random.default_rng(1).uniform(-1, 1, (50, D)) @ theta).max() < 1e3

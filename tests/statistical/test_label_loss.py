@@ -1,4 +1,4 @@
-"""What a few labels save on a cascade whose most expensive arm is the worst."""
+"""Statistical tests of the loss with few labels."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ LABELS = 300
 
 
 def ratio(drawn: Simulated, labels: int, name: str = "uss-laplace") -> float:
-    """Total loss with default settings, over that of the best fixed depth."""
+    """Return the loss with default options, divided by that of the best fixed depth."""
     policy = sw.make(name, drawn.cascade, context_dim=4, labels=labels)
     run = partial(policy.run, drawn.contexts, drawn.outputs)
     stops = run(labels=drawn.labels) if labels else run()
@@ -24,7 +24,7 @@ def ratio(drawn: Simulated, labels: int, name: str = "uss-laplace") -> float:
 @pytest.mark.parametrize(
     "seeds", [range(2), pytest.param(range(20), marks=pytest.mark.slow)], ids=["few", "many"]
 )
-def test_a_few_labels_bring_the_loss_within_a_tenth_of_the_best_depth(seeds: range) -> None:
+def test_few_labels_bring_the_loss_within_a_tenth_of_the_best_depth(seeds: range) -> None:
     bad = [bad_cascade(ROUNDS, seed) for seed in seeds]
     labelled = np.array([ratio(drawn, LABELS) for drawn in bad])
     assert labelled.mean() < 1.10
@@ -35,9 +35,9 @@ def test_a_few_labels_bring_the_loss_within_a_tenth_of_the_best_depth(seeds: ran
 @pytest.mark.parametrize(
     ("costs", "errors"), [((0.01, 0.05), (0.3, 0.02)), ((0.01, 0.03, 0.05), (0.3, 0.15, 0.02))]
 )
-def test_labels_do_no_harm_where_the_deep_arm_is_the_best(
+def test_labels_do_not_increase_the_loss_if_the_deepest_arm_is_best(
     costs: tuple[float, ...], errors: tuple[float, ...]
 ) -> None:
-    # A few unlucky labels must not lock in a shallow arm: it would never be seen to be wrong.
+    # A few unlucky labels must not lock in a shallow arm, which would never be corrected.
     ratios = [ratio(simulated(ROUNDS, seed, costs, errors), LABELS) for seed in range(4)]
     assert max(ratios) < 1.02

@@ -1,4 +1,4 @@
-"""Labels of many contexts do not speak for a few others: a minority gets its deep arm."""
+"""Statistical tests that labels of the majority do not stop a minority too early."""
 
 import numpy as np
 import pytest
@@ -10,10 +10,10 @@ ROUNDS, LABELS = 6000, 100
 
 
 def locked_out(share: float, seed: int) -> bool:
-    """Whether the minority hardly ever reaches the arm that is right for it, at the end.
+    """Return whether the minority hardly ever reaches the arm that is right for it in the end.
 
-    The arms disagree in 40 % of rounds. Where an indicator is 1 the deep arm is right then,
-    elsewhere the first one.
+    The arms disagree in 40 % of the rounds. The deep arm is right in the minority, which an
+    indicator marks, and the first arm elsewhere.
     """
     rng = np.random.default_rng([seed, round(1000 * share)])
     minority = rng.random(ROUNDS) < share
@@ -24,14 +24,14 @@ def locked_out(share: float, seed: int) -> bool:
     policy = sw.USSLaplace(CASCADE, context_dim=2, labels=LABELS, seed=seed)
     stops = policy.run(contexts, outputs, labels=labels)
     late = stops[ROUNDS // 2 :]
-    assert late[~minority[ROUNDS // 2 :]].mean() < 0.1  # nor does the majority pay for it
+    assert late[~minority[ROUNDS // 2 :]].mean() < 0.1  # without cost to the majority
     return bool(late[minority[ROUNDS // 2 :]].mean() < 0.1)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.02, 0.01])
 @pytest.mark.parametrize("runs", [3, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_minority_is_not_locked_out(share: float, runs: int) -> None:
-    # Of 100 runs 0, 0 and 2 are: a minority of 1 % has 60 rounds in all, and by chance few of them
-    # disagreed.
-    found = sum(locked_out(share, seed) for seed in range(runs))
-    assert found <= 0.05 * runs
+    # Of 100 runs, 0, 0 and 2 are locked out: a minority of 1 % has only 60 rounds, and in these two
+    # runs few of them disagreed.
+    count = sum(locked_out(share, seed) for seed in range(runs))
+    assert count <= 0.05 * runs

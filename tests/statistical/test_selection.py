@@ -1,4 +1,4 @@
-"""The selection effect of revealed contexts, and answers drawn: a case in which it matters."""
+"""Statistical tests of drawn answers and their correction with revealed context."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,33 +26,33 @@ def world(seed: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     return contexts, np.column_stack([arm(0.6, 0.1), arm(0.5, 0.02), right])
 
 
-def test_answers_that_are_drawn_take_the_bias_away() -> None:
+def test_drawn_answers_remove_the_selection_bias() -> None:
     # Over 48 seeds p̂ was too large by 0.024 on average, with a standard deviation of 0.014. The
-    # mean of six is above 0.05 with a chance of 2 in 10⁵.
+    # mean of six is above 0.05 with probability 2·10⁻⁵.
     assert float(np.mean([bias(seed) for seed in range(6)])) < 0.05
 
 
 def bias(seed: int) -> float:
-    """Return p̂_02 − p_02 on average over contexts, where rounds that went on differ from others."""
+    """Return the mean of p̂_02 − p_02 over contexts; early stops are not random."""
     policy = sw.USSPD(CASCADE, LINE, 1, reveals=[0, 1], seed=seed)
     contexts, outputs = world(seed)
     stops = policy.run(contexts, outputs)
-    went_on = stops == 2
-    seen = np.mean(outputs[went_on, 0] != outputs[went_on, 2])
-    assert abs(seen - TRUE) > 0.1  # rounds that reached the last arm are no random ones
+    complete = stops == 2
+    share = np.mean(outputs[complete, 0] != outputs[complete, 2])
+    assert abs(share - TRUE) > 0.1  # rounds that reached the last arm are a biased sample
     grid = np.column_stack([np.ones(21), np.linspace(-1, 1, 21)]) / np.sqrt(2)
     return float(np.mean(1 / (1 + np.exp(-grid @ policy.theta(0, 2))))) - TRUE
 
 
-def test_rounds_that_explore_correct_a_model_of_the_wrong_form() -> None:
-    # Arms 1 and 2 disagree by a step of z, which no line in the logit can follow: without the
-    # correction the mean is off by 0.040 ± 0.006. With it, by 0.007 ± 0.004: a false alarm in 10⁵.
-    mean = float(np.mean([off_by_a_step(seed) for seed in range(3)]))
+def test_exploration_corrects_a_model_of_the_wrong_form() -> None:
+    # Disagreement of arms 1 and 2 is a step in z, which a linear logit cannot fit: the mean bias is
+    # 0.040 ± 0.006 without the correction and 0.007 ± 0.004 with it (a false alarm in 10⁵).
+    mean = float(np.mean([step_bias(seed) for seed in range(3)]))
     assert abs(mean) < 0.025
 
 
-def off_by_a_step(seed: int) -> float:
-    """Return p̂_02 − p_02 on average over contexts, after 100,000 rounds."""
+def step_bias(seed: int) -> float:
+    """Return the mean of p̂_02 − p_02 over contexts after 100,000 rounds."""
     rounds, random = 100_000, np.random.default_rng(seed)
     x, z = random.uniform(-1, 1, (2, rounds))
     first = random.random(rounds) < sigmoid(-1.5 + x)
@@ -62,6 +62,6 @@ def off_by_a_step(seed: int) -> float:
     policy = sw.USSLaplace(cascade, LINE, 1, reveals=[0, 1], ridge=0.05, seed=seed)
     policy.run(np.column_stack([x, z]), outputs.astype(np.int64))
     grid = np.linspace(-1, 1, 41)
-    found = sigmoid(policy.features.transform(grid[:, None]) @ policy.theta(0, 2))
+    estimate = sigmoid(policy.features.transform(grid[:, None]) @ policy.theta(0, 2))
     share, deep = sigmoid(-1.5 + grid), 0.4 * 0.6 + 0.6 * 0.02
-    return float(np.mean(found - share * (1 - deep) - (1 - share) * deep))
+    return float(np.mean(estimate - share * (1 - deep) - (1 - share) * deep))

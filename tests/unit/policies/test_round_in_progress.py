@@ -200,7 +200,7 @@ def test_an_early_stop_uses_and_reports_only_revealed_context() -> None:
         assert all(e.first <= decision.rule_stop for e in decision.evidence)
         if decision.rule_stop < decision.stop:
             explored += 1
-            assert f"the rule stops at arm {decision.rule_stop}" in str(decision)
+            assert f"the rule stopped at arm {decision.rule_stop}" in str(decision)
     assert 10 < explored < 150
     early = 0
     for x, outputs in zip(WORLD.contexts[:, None], OUTPUTS[:, None], strict=True):

@@ -1,12 +1,11 @@
-"""The confidence ellipsoid holds as often as the paper promises.
+"""Statistical tests of the coverage of the confidence ellipsoid.
 
-Worlds are realizable: disagreements are drawn from μ(φᵀθ*) with ‖φ‖ ≤ 1, σ = ½ (which any
-Bernoulli noise satisfies) and κ the least slope of Assumption 1, over ‖θ − θ*‖ ≤ 1, ‖φ‖ ≤ 1.
+Worlds are realizable: disagreements are drawn from μ(φᵀθ*) with ‖φ‖ ≤ 1, σ = ½ (valid for any
+Bernoulli noise) and κ the smallest slope of Assumption 1, over ‖θ − θ*‖ ≤ 1, ‖φ‖ ≤ 1.
 
-The lemma asks for λ_min(V) ≥ 1. Its proof also needs θ̂ in the ball of κ, which that does not give:
-in the first rounds a plane may nearly separate the data and throw θ̂ far out. All the runs that
-leave the ellipsoid here do so then: of 400, 13 with two arms and 21 with three; from λ_min(V) ≥ 2
-on, one each.
+The lemma requires λ_min(V) ≥ 1. Its proof also needs θ̂ in the ball of κ, which that does not imply:
+in the first rounds the data may be nearly separable and θ̂ far off. All runs that leave the
+ellipsoid do so then: of 400, 13 with two arms and 21 with three; once λ_min(V) ≥ 2, one each.
 """
 
 from typing import Any
@@ -37,10 +36,10 @@ def world(seed: int, n: int, k: int) -> tuple[Array, Array, NDArray[np.uint8]]:
 
 
 def stays_inside(seed: int, n: int, k: int, least: float) -> tuple[bool, int]:
-    """Play adaptively; return if every ellipsoid held while λ_min(V) ≥ least, and early stops."""
+    """Return whether all ellipsoids held while λ_min(V) ≥ least, and the number of early stops."""
     contexts, truth, differ = world(seed, n, k)
     kappa = float(expit(SIZE + 1) * expit(-SIZE - 1))
-    cascade = Cascade([0.1] + [0.99] * (k - 1))  # gaps that even these wide bonuses can lose to
+    cascade = Cascade([0.1] + [0.99] * (k - 1))  # gaps that can exceed even these wide bounds
     rule: dict[str, Any] = {"delta": DELTA, "sigma": 0.5, "kappa": kappa, "ridge": 1e-6}
     policy = USSPD(cascade, context_dim=D, **rule, forced_rounds="auto")
     pairs = cascade.pairs()
@@ -72,13 +71,13 @@ def stays_inside(seed: int, n: int, k: int, least: float) -> tuple[bool, int]:
         pytest.param(400, 1000, 3, 2.0, marks=pytest.mark.slow),
     ],
 )
-def test_the_ellipsoid_covers_the_truth_in_all_rounds_of_most_runs(
+def test_the_ellipsoid_covers_theta_in_all_rounds_of_most_runs(
     runs: int, n: int, k: int, least: float
 ) -> None:
-    """A run leaves an ellipsoid with a chance of at most δ, so that the number of such runs is at
-    most binomial (runs, δ): with fresh seeds it exceeds ``allowed`` once in 1,000 trials or less.
+    """A run leaves an ellipsoid with probability at most δ, so the number of such runs is at most
+    binomial (runs, δ): with new seeds it exceeds ``allowed`` with probability 0.001 or less.
     """
-    allowed = binom.isf(1e-3, runs, DELTA)  # 17 of 150; 6 leave it, with a third of the radius 24
+    allowed = binom.isf(1e-3, runs, DELTA)  # 17 of 150; 6 are observed, 24 with radius/3
     played = [stays_inside(seed, n, k, least) for seed in range(runs)]
     assert sum(not inside for inside, _ in played) <= allowed
     assert sum(early for _, early in played) > runs / 2  # the runs were adaptive

@@ -1,4 +1,4 @@
-"""What every environment guarantees: shapes, seeds, and outputs that follow the stated truth."""
+"""Contract tests for every environment: shapes, seeds and probabilities."""
 
 import math
 from typing import Any
@@ -14,7 +14,7 @@ ARMS: dict[str, Any] = {"arms": [[1, 0, -1], [3, 2, 0], [6, 6, 0]], "label": [9,
 THETA = [[-2.0, 2.0], [-1.6, 2.0], [-2.0, 1.5]]
 QUADRATIC = [[-3, 2, 0, 1, 0, 0], [-2.5, 2, 0, 0, 1, 0], [-3, 2, 0, 0, 0, 1]]
 
-# name of the case: (name of the environment, cascade, parameters)
+# case: (environment, cascade, parameters)
 CASES: dict[str, tuple[str, sw.Cascade, dict[str, Any]]] = {
     "logistic arms": ("logistic-arms", CASCADE, ARMS),
     "realizable": ("realizable", CASCADE, {"theta": THETA}),
@@ -43,13 +43,13 @@ def differ(batch: research.Batch, cascade: sw.Cascade) -> np.ndarray:
     )
 
 
-def test_every_environment_of_the_registry_is_checked_here() -> None:
+def test_all_registered_environments_are_tested() -> None:
     assert {name for name, _, _ in CASES.values()} == set(research.ENVIRONMENTS)
     assert all(environment.name == name for name, environment in research.ENVIRONMENTS.items())
 
 
 @every_case
-def test_shapes_and_ranges(case: str) -> None:
+def test_batches_have_the_expected_shapes_and_ranges(case: str) -> None:
     environment, batch = make(case), draw(case)
     n, k = 400, environment.cascade.n_arms
     assert environment.cascade == CASES[case][1]
@@ -70,32 +70,32 @@ def test_shapes_and_ranges(case: str) -> None:
     assert draw(case, rounds=1).contexts.shape == (1, environment.context_dim)
     assert (np.abs(batch.contexts) <= 1).all()
     assert batch.optimal.dtype == np.int64
-    assert len(set(batch.optimal.tolist())) > 1  # an environment in which depth matters
+    assert len(set(batch.optimal.tolist())) > 1  # otherwise depth would not matter
     assert set(batch.optimal.tolist()) <= set(range(k))
 
 
 @every_case
-def test_a_seed_fixes_a_batch_which_may_be_changed(case: str) -> None:
+def test_a_seed_determines_a_batch_even_after_changes_to_another(case: str) -> None:
     environment = make(case)
-    one, other = (environment.sample(400, np.random.default_rng(seed)) for seed in (0, 1))
-    spoiled = environment.sample(400, np.random.default_rng(0))
+    first, second = (environment.sample(400, np.random.default_rng(seed)) for seed in (0, 1))
+    modified = environment.sample(400, np.random.default_rng(0))
     for part in research.Batch.__struct_fields__:
-        if (array := getattr(spoiled, part)) is not None:
+        if (array := getattr(modified, part)) is not None:
             array[:] = 7
     for same in (draw(case), environment.sample(400, np.random.default_rng(0))):
         for part in research.Batch.__struct_fields__:
-            np.testing.assert_array_equal(getattr(one, part), getattr(same, part), err_msg=part)
-    assert np.array_equal(one.contexts, other.contexts) == (case in ("pima", "heart"))
+            np.testing.assert_array_equal(getattr(first, part), getattr(same, part), err_msg=part)
+    assert np.array_equal(first.contexts, second.contexts) == (case in ("pima", "heart"))
     cascade = environment.cascade
-    assert not np.array_equal(differ(one, cascade), differ(other, cascade))
+    assert not np.array_equal(differ(first, cascade), differ(second, cascade))
 
 
 @every_case
-def test_disagreements_and_errors_are_as_stated(case: str) -> None:
-    """Arms disagree and err as often as stated: overall, and where it is stated to be likely.
+def test_disagreements_and_errors_have_the_stated_probabilities(case: str) -> None:
+    """Checked overall and for the half of the rounds with higher probabilities.
 
-    Hoeffding: |mean(d − p)| > 0.0125 over n rounds has chance ≤ 2·exp(−2·n·0.0125²): below
-    1e-13 for all 1e5 rounds, below 2e-6 for a third of them or more; 42 in all: < 1e-4.
+    By Hoeffding, P(|mean(d − p)| > 0.0125) over n rounds ≤ 2·exp(−2·n·0.0125²): below 1e-13 for all
+    1e5 rounds and 2e-6 for a third of them; with 42 comparisons below 1e-4.
     """
     cascade = CASES[case][1]
     batch = draw(case, 100_000, seed=2)
@@ -105,18 +105,18 @@ def test_disagreements_and_errors_are_as_stated(case: str) -> None:
         assert batch.outputs is not None
         assert batch.labels is not None
         compared.append((batch.outputs != batch.labels[:, None], batch.error_rates))
-    for happened, chance in compared:
-        off = happened - chance
+    for observed, probability in compared:
+        off = observed - probability
         assert np.abs(off.mean(axis=0)).max() < 0.0125
         for column in range(off.shape[1]):
-            likely = chance[:, column] > np.median(chance[:, column])
+            likely = probability[:, column] > np.median(probability[:, column])
             if likely.sum() > 45_000:
                 assert abs(off[likely, column].mean()) < 0.0125
 
 
 @every_case
-def test_the_optimal_arm_and_the_margin_are_those_of_a_brute_force_search(case: str) -> None:
-    """max argmin of γ_i + C_i; where there are no error rates, Lemma 2's first arm that holds."""
+def test_the_optimal_arm_and_the_margin_match_a_brute_force_search(case: str) -> None:
+    """The last argmin of γ_i + C_i, or Lemma 2's first passing arm without error rates."""
     batch, cascade = draw(case), CASES[case][1]
     k = cascade.n_arms
     for t, optimal in enumerate(batch.optimal):

@@ -1,6 +1,6 @@
-"""Intervals of shadow reports and diagnoses hold what new requests show.
+"""Statistical tests of the coverage of intervals in shadow reports and diagnoses.
 
-The worlds and the whole table are those of benchmarks/intervals.py.
+benchmarks/intervals.py has the worlds and the complete table.
 """
 
 import pytest
@@ -19,8 +19,8 @@ CELLS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n_arms", "n", "kind"), CELLS)
-def test_the_intervals_of_a_shadow_report_cover(n_arms: int, n: int, kind: str) -> None:
-    """At a coverage of 85 %, each of these 8 counts is below ``least`` once in 1,000 trials."""
+def test_intervals_of_a_shadow_report_have_coverage(n_arms: int, n: int, kind: str) -> None:
+    """At a coverage of 85 %, each of these 8 counts is below ``least`` with probability 0.001."""
     days = [shadow_day(seed, n_arms, n, kind) for seed in range(DAYS)]
     least = binom.ppf(1e-3, DAYS, 0.85)  # 42
     for name in ("changed", "saving"):
@@ -29,8 +29,8 @@ def test_the_intervals_of_a_shadow_report_cover(n_arms: int, n: int, kind: str) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n_arms", "n", "kind"), CELLS)
-def test_the_interval_of_disagreement_in_a_diagnosis_covers(n_arms: int, n: int, kind: str) -> None:
-    """At a coverage of 90 %, each of these 4 counts is below ``least`` once in 1,000 trials."""
+def test_intervals_of_disagreement_have_coverage(n_arms: int, n: int, kind: str) -> None:
+    """At a coverage of 90 %, each of these 4 counts is below ``least`` with probability 0.001."""
     days = [diagnosed_day(seed, n_arms, n, kind) for seed in range(DAYS)]
     least = binom.ppf(1e-3, DAYS, 0.90)  # 46
     assert sum(day["diagnose"].covered for day in days) >= least

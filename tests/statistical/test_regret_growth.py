@@ -1,4 +1,4 @@
-"""On a realizable instance with a margin, regret stops growing."""
+"""Statistical test that regret levels off on a realizable instance with a margin."""
 
 import numpy as np
 import pytest
@@ -16,13 +16,13 @@ D, GAP, MARGIN, ROUNDS = 4, 0.3, 0.1, 5000
 def regret(kind: str, seed: int) -> NDArray[np.float64]:
     """Return the pseudo-regret of each round.
 
-    The last arm is always right, so the first errs as often as they disagree and contextual weak
-    dominance holds; contexts within MARGIN of indifference are left out.
+    The last arm is always right, so the error rate of the first is their disagreement, and
+    contextual weak dominance holds. Contexts within MARGIN of indifference are excluded.
     """
     rng = np.random.default_rng(seed)
     truth = 4.0 * rng.choice([-1.0, 1.0], D)
     contexts = rng.uniform(-1, 1, (6 * ROUNDS, D))
-    contexts[:, 0] = truth[0] / -4.0  # a constant, so that errors can be rare
+    contexts[:, 0] = truth[0] / -4.0  # an intercept, so that errors can be rare
     chance = expit(contexts @ truth / np.sqrt(D))
     chosen = np.flatnonzero(np.abs(chance - GAP) > MARGIN)[:ROUNDS]
     contexts, chance = contexts[chosen], chance[chosen]
@@ -41,7 +41,7 @@ def regret(kind: str, seed: int) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("kind", ["uss-pd", "uss-pd-ridge", "thompson"])
-def test_the_last_fifth_adds_less_than_half_of_the_second(kind: str) -> None:
+def test_the_last_fifth_adds_less_than_half_the_regret_of_the_second(kind: str) -> None:
     by_fifth = np.mean([regret(kind, seed).reshape(5, -1).sum(axis=1) for seed in range(10)], 0)
     assert by_fifth[1] > 0
     assert by_fifth[4] < by_fifth[1] / 2, by_fifth
