@@ -1,4 +1,4 @@
-"""Canonical answers: what becomes equal, what stays different."""
+"""Normal forms of text answers."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from stopwise.running.answer_forms import normalised_text
     "written",
     ["Paris", " paris\n", "PARIS.", '"Paris"', "**Paris**!", "“Paris”…", "(paris)", "Ｐａｒｉｓ"],
 )
-def test_answers_that_differ_in_writing_become_equal(written: str) -> None:
+def test_spellings_of_an_answer_become_equal(written: str) -> None:
     assert normalised_text(written) == "paris"
     assert normalised_text("new\t \n york ") == "new york"
     assert normalised_text("STRASSE") == normalised_text("Straße")
@@ -20,7 +20,7 @@ def test_answers_that_differ_in_writing_become_equal(written: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("-5", "5"),
         (".5", "5"),
@@ -32,21 +32,21 @@ def test_answers_that_differ_in_writing_become_equal(written: str) -> None:
         ("1,5", "15"),
     ],
 )
-def test_answers_that_differ_in_meaning_stay_different(one: str, other: str) -> None:
-    assert normalised_text(one) != normalised_text(other)
+def test_different_answers_stay_different(first: str, second: str) -> None:
+    assert normalised_text(first) != normalised_text(second)
 
 
 @given(st.text())
-def test_the_canonical_form_of_a_canonical_form_is_itself(text: str) -> None:
+def test_normalisation_is_idempotent(text: str) -> None:
     once = normalised_text(text)
     assert normalised_text(once) == once
 
 
 @given(st.text(alphabet="aB .,\"'*ß-", max_size=8))
-def test_case_and_surrounding_space_never_matter(text: str) -> None:
+def test_case_and_surrounding_space_are_ignored(text: str) -> None:
     assert normalised_text(f"\n {text.upper()} ") == normalised_text(text)
 
 
-def test_what_has_no_canonical_form_is_refused() -> None:
+def test_other_types_are_rejected() -> None:
     with pytest.raises(InvalidOutputsError, match="needs a string, got 42"):
         normalised_text(42)  # pyright: ignore[reportArgumentType]

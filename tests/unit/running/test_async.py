@@ -1,4 +1,4 @@
-"""Async stages: real event loops, real cancellations; the loop is never blocked."""
+"""Async stages: the event loop, concurrency, cancellation and failures."""
 
 import asyncio
 import concurrent.futures
@@ -32,30 +32,30 @@ async def soon(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_async_and_plain_stages_give_what_plain_ones_do() -> None:
+def test_async_stages_give_the_same_rounds_as_plain_ones() -> None:
     policy, twin = learner(), learner()
     runner = Runner(policy, MIXED)
 
-    async def all_in_turn() -> list[sw.Round]:
+    async def run_sequentially() -> list[sw.Round]:
         return [await runner.arun(x) for x in CASES]
 
-    rounds = asyncio.run(all_in_turn())
-    wanted = list(Runner(twin, STAGES).run_many(CASES))
+    rounds = asyncio.run(run_sequentially())
+    expected = list(Runner(twin, STAGES).run_many(CASES))
     assert [(r.outputs, r.stop, r.context) for r in rounds] == [
-        (r.outputs, r.stop, r.context) for r in wanted
+        (r.outputs, r.stop, r.context) for r in expected
     ]
     assert {r.stop for r in rounds} == {0, 1, 2}
     assert frozen(policy) == frozen(twin)
 
 
-def test_a_plain_function_that_hands_on_a_coroutine_is_async_after_all() -> None:
+def test_a_plain_function_that_returns_a_coroutine_is_async() -> None:
     policy = learner()
-    handing_on: list[Callable[[Any], Any]] = [STAGES[0], lambda x: MIXED[1](x), STAGES[2]]
-    runner = Runner(policy, handing_on)
+    stages: list[Callable[[Any], Any]] = [STAGES[0], lambda x: MIXED[1](x), STAGES[2]]
+    runner = Runner(policy, stages)
     with pytest.raises(
         sw.errors.InvalidParameterError, match=r"'model' is async.*await runner\.arun"
     ):
-        runner.run(CASES[0])  # and no warning that something was never awaited
+        runner.run(CASES[0])  # without a warning about a coroutine that was never awaited
     with pytest.raises(
         sw.errors.InvalidParameterError, match=r"'model' is async.*await runner\.arun"
     ):
@@ -68,13 +68,13 @@ def test_a_plain_stage_does_not_block_the_loop() -> None:
     go, request = threading.Event(), contextvars.ContextVar[str]("request")
 
     async def main() -> sw.Round:
-        request.set("r-12")  # the stage sees the variables of its caller
+        request.set("r-12")  # context variables are visible in the stage
         first = lambda x: go.wait(60) and request.get()  # noqa: E731
         waiting = Runner(sw.FixedDepth(CASCADE, depth=0), [first, *STAGES[1:]])
-        under_way = asyncio.create_task(waiting.arun([0, 0]))
+        task = asyncio.create_task(waiting.arun([0, 0]))
         await asyncio.sleep(0)
-        go.set()  # only a loop that goes on gets here
-        return await under_way
+        go.set()  # reached only if the loop is not blocked
+        return await task
 
     assert asyncio.run(main()).answer == "r-12"
 
@@ -94,8 +94,8 @@ async def broken(case: Any) -> None:
     raise ConnectionError("refused")
 
 
-def given_up(case: Any) -> None:
-    raise concurrent.futures.CancelledError  # of a pool of the stage's own
+def raise_cancelled(case: Any) -> None:
+    raise concurrent.futures.CancelledError  # by a pool inside the stage
 
 
 async def own_timeout(case: Any) -> None:
@@ -114,10 +114,10 @@ async def own_timeout(case: Any) -> None:
         (broken, "error", "ConnectionError: refused"),
         (Stage(own_timeout, timeout=60), "timeout", "the read timed out"),
         (lambda x: next(iter(())), "error", "RuntimeError: the stage raised StopIteration"),
-        (given_up, "error", "RuntimeError: the stage raised CancelledError"),
+        (raise_cancelled, "error", "RuntimeError: the stage raised CancelledError"),
     ],
 )
-def test_a_failure_ends_the_round_with_what_was_answered(
+def test_a_failure_ends_the_round_with_the_answers_so_far(
     failing: Any, kind: Any, message: str
 ) -> None:
     async def main() -> sw.Round:
@@ -131,25 +131,25 @@ def test_a_failure_ends_the_round_with_what_was_answered(
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_a_cancelled_round_goes_through_and_nothing_is_learned(plain: bool) -> None:
+def test_cancellation_propagates_without_learning(plain: bool) -> None:
     policy, twin = learner(), learner()
-    asked, release = threading.Event(), threading.Event()
+    called, release = threading.Event(), threading.Event()
 
     def stuck(case: Any) -> None:
-        asked.set()
+        called.set()
         release.wait(60)
 
     async def stuck_async(case: Any) -> None:
-        asked.set()
+        called.set()
         await asyncio.sleep(3600)
 
     async def main() -> None:
         runner = Runner(policy, [MIXED[0], stuck if plain else stuck_async, MIXED[2]])
-        under_way = asyncio.create_task(runner.arun(CASES[0]))
-        await soon(asked.is_set)
-        under_way.cancel()
+        task = asyncio.create_task(runner.arun(CASES[0]))
+        await soon(called.is_set)
+        task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await under_way
+            await task
         release.set()
 
     asyncio.run(main())
@@ -161,7 +161,7 @@ async def gather(rounds: AsyncIterator[sw.Round]) -> list[sw.Round]:
     return [done async for done in rounds]
 
 
-def test_many_rounds_are_run_once_until_a_case_is_refused() -> None:
+def test_each_case_is_run_once_until_an_invalid_one() -> None:
     policy = learner()
     stages = [lambda case, stage=stage: stage(case[1]) for stage in MIXED]
     runner = Runner(policy, stages, context=lambda case: case[1])
@@ -180,18 +180,18 @@ def test_many_rounds_are_run_once_until_a_case_is_refused() -> None:
     assert policy.rounds < 250
 
 
-def test_as_many_rounds_as_asked_for_are_under_way() -> None:
-    now, most = 0, 0
+def test_concurrency_is_the_number_of_running_rounds() -> None:
+    running, peak = 0, 0
 
     async def main() -> list[sw.Round]:
-        together = asyncio.Barrier(4)  # opens for four at once only
+        together = asyncio.Barrier(4)  # opens only for four at once
 
         async def meet(case: Any) -> int:
-            nonlocal now, most
-            now += 1
-            most = max(most, now)
+            nonlocal running, peak
+            running += 1
+            peak = max(peak, running)
             await together.wait()
-            now -= 1
+            running -= 1
             return 1
 
         runner = Runner(sw.FixedDepth(CASCADE, depth=0), [meet, *STAGES[1:]])
@@ -199,7 +199,7 @@ def test_as_many_rounds_as_asked_for_are_under_way() -> None:
             return await gather(runner.arun_many([[0, 0]] * 12, concurrency=4))
 
     assert len(asyncio.run(main())) == 12
-    assert most == 4
+    assert peak == 4
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -225,7 +225,7 @@ def test_rounds_are_yielded_in_the_order_in_which_they_end(together: bool) -> No
     assert together or [done.answer for done in rounds] == order
 
 
-def test_leaving_early_cancels_what_is_under_way() -> None:
+def test_leaving_early_cancels_running_rounds() -> None:
     policy = sw.FixedDepth(CASCADE, depth=0)
 
     async def stage(case: int) -> int:
@@ -246,10 +246,10 @@ def test_leaving_early_cancels_what_is_under_way() -> None:
     assert policy.rounds == 1
 
 
-def test_the_policy_is_called_in_the_thread_of_the_loop_only() -> None:
+def test_the_policy_is_called_only_in_the_thread_of_the_loop() -> None:
     threads: set[int] = set()
 
-    class Watched(sw.Policy):
+    class ThreadRecorder(sw.Policy):
         def decide(self, x: Any) -> sw.Decision:
             threads.add(threading.get_ident())
             return self.cascade.decision(2)
@@ -258,13 +258,13 @@ def test_the_policy_is_called_in_the_thread_of_the_loop_only() -> None:
             threads.add(threading.get_ident())
 
     async def main() -> int:
-        await gather(Runner(Watched(CASCADE), STAGES).arun_many(CASES[:20]))
+        await gather(Runner(ThreadRecorder(CASCADE), STAGES).arun_many(CASES[:20]))
         return threading.get_ident()
 
     assert {asyncio.run(main())} == threads
 
 
-def test_a_concurrency_that_cannot_be_is_refused() -> None:
+def test_an_invalid_concurrency_is_rejected() -> None:
     many = Runner(learner(), STAGES).arun_many(CASES, concurrency=0)
     with pytest.raises(sw.errors.InvalidParameterError, match="concurrency must be an integer"):
         asyncio.run(gather(many))

@@ -1,4 +1,4 @@
-"""The runner: lazy, honest about failures, and never a danger to what the policy has learned."""
+"""The runner: stages, failures, learning, logging and labels."""
 
 import asyncio
 import re
@@ -27,12 +27,12 @@ STAGES: list[Callable[[Any], Any]] = [
 ]
 
 
-def learner(**settings: Any) -> sw.USSPD:
-    return sw.USSPD(CASCADE, sw.Polynomial(degree=2), 2, **{"forced_rounds": 30, **settings})
+def learner(**options: Any) -> sw.USSPD:
+    return sw.USSPD(CASCADE, sw.Polynomial(degree=2), 2, **{"forced_rounds": 30, **options})
 
 
 def trained() -> sw.USSPD:
-    """A policy past its exploration."""
+    """Return a policy that has finished its forced rounds."""
     policy = learner()
     for x in CASES[:60]:
         policy.observe(x, [stage(x) for stage in STAGES])
@@ -40,7 +40,7 @@ def trained() -> sw.USSPD:
 
 
 def frozen(policy: sw.Policy) -> dict[str, bytes]:
-    return {part: array.tobytes() for part, array in policy.state().items()}
+    return {name: array.tobytes() for name, array in policy.state().items()}
 
 
 class InMemory:
@@ -53,7 +53,7 @@ class InMemory:
         self.rounds.append(round)
 
 
-def test_stages_beyond_the_stop_are_never_called() -> None:
+def test_stages_after_the_stop_are_not_called() -> None:
     stages = [str.lower, Stage(str.title, canonical=str.upper), lambda case: pytest.fail("deeper")]
     done = Runner(sw.FixedDepth(CASCADE, depth=1), stages, canonical=str.strip).run(" A case")
     assert (done.outputs, done.answers) == (("a case", " A CASE"), (" a case", " A Case"))
@@ -61,7 +61,7 @@ def test_stages_beyond_the_stop_are_never_called() -> None:
     assert done.answer == " A Case"
 
 
-def test_a_case_without_a_proper_context_is_refused_before_any_stage_runs() -> None:
+def test_an_invalid_context_is_rejected_before_any_stage_runs() -> None:
     policy = learner()
     runner = Runner(policy, [lambda case: pytest.fail("must not run")] * 3)
     for case in ("text", [1.0], [1.0, float("nan")], [[0.0, 0.0]], None, [5.0, 5.0]):
@@ -70,20 +70,20 @@ def test_a_case_without_a_proper_context_is_refused_before_any_stage_runs() -> N
     assert policy.rounds == 0
 
 
-def test_what_a_stage_does_to_its_case_changes_nothing_that_is_learned() -> None:
-    def vandal(x: Any) -> bool:
+def test_a_stage_that_modifies_its_case_does_not_affect_learning() -> None:
+    def modify(x: Any) -> bool:
         x[:] = 0.0
         return True
 
     policy, twin = learner(), learner()
-    done = Runner(policy, [vandal] * 3).run(np.array([0.5, -0.5]))
+    done = Runner(policy, [modify] * 3).run(np.array([0.5, -0.5]))
     decision = twin.decide([0.5, -0.5])
     twin.observe([0.5, -0.5], [True] * (decision.stop + 1))
     assert done.context == (0.5, -0.5)
     assert frozen(policy) == frozen(twin)
 
 
-def test_an_answer_that_comes_too_late_is_forgotten() -> None:
+def test_a_late_answer_is_dropped() -> None:
     release, ended = threading.Event(), threading.Event()
 
     def slow(case: Any) -> str:
@@ -104,7 +104,7 @@ def test_an_answer_that_comes_too_late_is_forgotten() -> None:
     assert frozen(policy) == before
 
 
-def test_on_error_raise_lets_the_exception_through() -> None:
+def test_on_error_raise_propagates_the_exception() -> None:
     policy, log = learner(), InMemory()
     stages = [STAGES[0], lambda x: {}["missing"], STAGES[2]]
     runner = Runner(policy, stages, on_error="raise", log=log)
@@ -121,7 +121,7 @@ def test_on_error_raise_lets_the_exception_through() -> None:
     assert (policy.rounds, log.rounds) == (0, [])
 
 
-def test_real_costs_are_recorded_for_the_arms_that_answered() -> None:
+def test_actual_costs_are_recorded_for_the_arms_that_answered() -> None:
     stages = [
         Stage(lambda x: 1, cost=0),
         Stage(lambda x: {"tokens": 120}, cost=lambda a: a["tokens"] * 1e-6, canonical=lambda a: 1),
@@ -132,7 +132,7 @@ def test_real_costs_are_recorded_for_the_arms_that_answered() -> None:
     assert done.failure is not None
 
 
-def test_a_refused_case_is_named_and_the_rounds_before_it_are_done() -> None:
+def test_an_invalid_case_is_numbered_and_earlier_rounds_are_complete() -> None:
     features = sw.Scaled.fit(CASES, sw.Polynomial(degree=1))
     policy, done = sw.USSPD(CASCADE, features, 2), list[sw.Round]()
     message = r'case 31 \(counted from 1\): coordinate 1 is 9.*outside="clip"'
@@ -141,7 +141,7 @@ def test_a_refused_case_is_named_and_the_rounds_before_it_are_done() -> None:
     assert len(done) == policy.rounds == 30
 
 
-def test_a_data_frame_is_taken_row_by_row() -> None:
+def test_rows_of_a_data_frame_are_cases() -> None:
     frame = pd.DataFrame(CASES[:3], columns=["age", "weight"])
     runner = Runner(sw.FixedDepth(CASCADE), STAGES, context=lambda row: [row.weight, row.age])
     contexts = [done.context for done in runner.run_many(frame)]
@@ -152,7 +152,7 @@ def test_a_data_frame_is_taken_row_by_row() -> None:
         list(runner.run_many("ab"))
 
 
-def test_when_most_rounds_fail_there_is_one_warning() -> None:
+def test_a_single_warning_is_given_when_most_rounds_fail() -> None:
     runner = Runner(sw.FixedDepth(CASCADE), [STAGES[0], lambda x: x["key"], STAGES[2]])
     message = "20 of the last 20 rounds failed, most recently stage 'model' .*IndexError"
     with pytest.warns(sw.errors.StageFailureWarning, match=message) as caught:
@@ -161,13 +161,13 @@ def test_when_most_rounds_fail_there_is_one_warning() -> None:
     assert all(done.failure is not None for done in rounds)
 
 
-def test_several_threads_may_share_a_runner() -> None:
+def test_threads_can_share_a_runner() -> None:
     policy = learner(forced_rounds=10_000)
     log = InMemory()
     runner = Runner(policy, STAGES, log=log)
     cases = [CASES[t % len(CASES)] for t in range(2000)]
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # as many chances to collide as there can be
+    sys.setswitchinterval(1e-6)  # frequent switches make races likely
     try:
         with ThreadPoolExecutor(8) as pool:
             rounds = list(pool.map(runner.run, cases))
@@ -180,18 +180,18 @@ def test_several_threads_may_share_a_runner() -> None:
 
 
 class Unequal:
-    """Equal to itself, and an error beside anything else."""
+    """Equal to itself; comparison with any other value raises."""
 
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:
         if other is self:
             return True
-        raise RuntimeError("not beside that")
+        raise RuntimeError("not comparable")
 
 
 class NoTruth:
-    """Compares to what is neither true nor false."""
+    """Comparison gives an array, which has no truth value."""
 
     __hash__ = object.__hash__
 
@@ -199,27 +199,27 @@ class NoTruth:
         return np.array([True, False])
 
 
-class Mute(Exception):
+class UnprintableError(Exception):
     def __str__(self) -> str:
-        raise RuntimeError("no words")
+        raise RuntimeError("no message")
 
 
-def mute(_: Any) -> Any:
-    raise Mute
+def raise_unprintable(_: Any) -> Any:
+    raise UnprintableError
 
 
-class Remote:
+class AsyncEstimator:
     async def predict(self, table: Any) -> Any:
         return [True for _ in table]
 
 
-def test_an_estimator_that_predicts_async_is_refused() -> None:
+def test_an_estimator_with_async_predict_is_rejected() -> None:
     with pytest.raises(sw.errors.InvalidParameterError, match="`predict` is async"):
-        Stage(Remote())
+        Stage(AsyncEstimator())
 
 
 @pytest.mark.parametrize("policy", [sw.USSUCB(CASCADE), sw.FixedDepth(CASCADE)])
-def test_a_policy_that_looks_at_no_context_needs_none_but_records_it(policy: sw.Policy) -> None:
+def test_a_policy_without_contexts_records_valid_ones(policy: sw.Policy) -> None:
     runner = Runner(policy, [lambda case: 1] * 3)
     for case in ("a text", "7", {"text": 1}, None, [[1, 2], [3, 4]]):
         assert runner.run(case).context == ()
@@ -229,7 +229,7 @@ def test_a_policy_that_looks_at_no_context_needs_none_but_records_it(policy: sw.
 
 
 def staged() -> sw.USSPD:
-    """One number is known at first; arm 0 adds one, arm 1 adds two."""
+    """Return a policy with one initial number; arm 0 reveals one number, arm 1 two."""
     return sw.USSPD(CASCADE, sw.Polynomial(degree=1), 1, reveals=[1, 2], forced_rounds=10)
 
 
@@ -237,27 +237,27 @@ def revealing(second: Any) -> list[Any]:
     return [
         Stage(lambda x: "a", reveals=lambda answer: (0.25,)),
         Stage(lambda x: "b", reveals=lambda answer: second),
-        Stage(lambda x: "c", reveals=lambda answer: pytest.fail("nothing is beyond")),
+        Stage(lambda x: "c", reveals=lambda answer: pytest.fail("the last arm reveals nothing")),
     ]
 
 
 @pytest.mark.parametrize(
-    ("second", "says"),
+    ("second", "message"),
     [
         ((0.5, -0.5), None),
         ((0.5,), "arm 1 must reveal 2 values"),
-        ((0.5, 99.0), "coordinate 3"),  # outside the bound that the features promise
+        ((0.5, 99.0), "coordinate 3"),  # outside the bound of the features
     ],
 )
-def test_what_cannot_join_the_context_is_a_failure_of_the_stage(second: Any, says: str) -> None:
+def test_invalid_revealed_numbers_are_a_failure(second: Any, message: str | None) -> None:
     done = Runner(staged(), revealing(second)).run([1.0])
-    if says is None:
+    if message is None:
         assert (done.failure, done.context) == (None, (1.0, 0.25, *second))
         return
     assert done.failure is not None
     assert (done.failure.arm, done.failure.kind) == (1, "error")
     assert (done.stop, done.outputs, done.context) == (0, ("a",), (1.0, 0.25))
-    assert re.search(says, done.failure.message), done.failure.message
+    assert re.search(message, done.failure.message), done.failure.message
 
 
 def own_timeout(case: Any) -> None:
@@ -272,17 +272,17 @@ def own_timeout(case: Any) -> None:
         (Stage(lambda x: {}["x"], timeout=20), "error", "KeyError: 'x'"),
         (Stage(own_timeout, timeout=20), "timeout", "the read timed out"),
         (lambda _: float("nan"), "error", "an output must be hashable and equal to itself"),
-        (lambda _: Unequal(), "error", "not beside that"),
+        (lambda _: Unequal(), "error", "not comparable"),
         (lambda _: NoTruth(), "error", "ambiguous"),
-        (mute, "error", "Mute"),
+        (raise_unprintable, "error", "UnprintableError"),
     ],
 )
-def test_a_failure_ends_the_round_with_what_was_answered(
+def test_a_failure_ends_the_round_with_the_answers_so_far(
     stage: Any, kind: str, message: str
 ) -> None:
     policy, twin, log = learner(), learner(), InMemory()
     runner = Runner(policy, [STAGES[0], stage, STAGES[2]], log=log, timeout=999)
-    assert [one.timeout for one in runner.stages][::2] == [999, 999]  # its own comes first
+    assert [stage.timeout for stage in runner.stages][::2] == [999, 999]
     done = runner.run(CASES[0])
     assert done.failure is not None
     assert (done.failure.arm, done.failure.kind, done.stop) == (1, kind, 0)
@@ -294,7 +294,7 @@ def test_a_failure_ends_the_round_with_what_was_answered(
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
-def test_an_interrupt_in_a_thread_goes_through_and_nothing_is_learned(
+def test_an_interrupt_in_a_thread_propagates_without_learning(
     interrupt: type[BaseException],
 ) -> None:
     def interrupted(case: Any) -> None:
@@ -308,14 +308,14 @@ def test_an_interrupt_in_a_thread_goes_through_and_nothing_is_learned(
     assert log.rounds == []
 
 
-def test_ids_are_given_or_new_and_time_is_when_the_round_began() -> None:
-    seen: list[float] = []
-    stages = [lambda x: seen.append(time.time()), abs, abs]
+def test_rounds_have_an_id_and_their_start_time() -> None:
+    calls: list[float] = []
+    stages = [lambda x: calls.append(time.time()), abs, abs]
     runner = Runner(sw.FixedDepth(CASCADE, depth=0), stages)
     before = time.time()
     done = runner.run([0, 0], id="case-7")
     assert done.id == "case-7"
-    assert before <= done.time <= seen[0]
+    assert before <= done.time <= calls[0]
     assert runner.run([0, 0]).id != runner.run([0, 0]).id
     rounds = list(runner.run_many([[0, 1], [0, 2]], id_of=lambda case: f"n{case[1]}"))
     assert [done.id for done in rounds] == ["n1", "n2"]
@@ -324,14 +324,14 @@ def test_ids_are_given_or_new_and_time_is_when_the_round_began() -> None:
 def test_every_round_is_logged_before_it_is_learned() -> None:
     policy = learner()
 
-    class Watching(InMemory):
+    class FailingLog(InMemory):
         def write(self, round: sw.Round) -> None:  # noqa: A002
             if len(self.rounds) == 40:
                 raise OSError("no space left on device")
             super().write(round)
             assert policy.rounds == len(self.rounds) - 1
 
-    log = Watching()
+    log = FailingLog()
     runner = Runner(policy, STAGES, log=log)
     assert log.rounds == list(runner.run_many(CASES[:40]))
     with pytest.raises(OSError, match="no space") as caught:
@@ -342,7 +342,7 @@ def test_every_round_is_logged_before_it_is_learned() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stages", "settings", "words"),
+    ("stages", "options", "message"),
     [
         ([abs] * 2, {}, "got 2 stages for a cascade of 3 arms"),
         ([Stage(abs, name="model"), abs, abs], {}, "order of the arms"),
@@ -356,22 +356,24 @@ def test_every_round_is_logged_before_it_is_learned() -> None:
         (STAGES, {"timeout": 0}, "timeout"),
     ],
 )
-def test_what_does_not_fit_is_refused(stages: Any, settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(sw.errors.InvalidParameterError, match=words):
-        Runner(learner(), stages, **settings)
+def test_invalid_stages_and_options_are_rejected(
+    stages: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(sw.errors.InvalidParameterError, match=message):
+        Runner(learner(), stages, **options)
 
 
-def test_names_come_from_the_cascade_or_from_stages() -> None:
+def test_stages_are_named_by_the_cascade_or_themselves() -> None:
     runner = Runner(sw.FixedDepth(CASCADE), [abs, Stage(abs, name="model"), abs])
     assert [stage.name for stage in runner.stages] == ["rule", "model", "expert"]
     unnamed = sw.FixedDepth(sw.Cascade([0.1, 0.2]))
     assert Runner(unnamed, [Stage(abs, name="small"), abs]).stages[0].name == "small"
 
 
-def test_a_label_reaches_the_policy_made_canonical() -> None:
+def test_labels_are_made_canonical() -> None:
     policy, twin, own = trained(), trained(), trained()
-    words = {True: "Yes", False: "No"}
-    stages = [lambda x, stage=stage: words[stage(x)] for stage in STAGES]
+    texts = {True: "Yes", False: "No"}
+    stages = [lambda x, stage=stage: texts[stage(x)] for stage in STAGES]
     runner = Runner(policy, stages, canonical=str.lower)
     runner.label(runner.run(CASES[0]), "YES")
     done = Runner(twin, stages, canonical=str.lower).run(CASES[0])
@@ -384,14 +386,16 @@ def test_a_label_reaches_the_policy_made_canonical() -> None:
     with pytest.raises(
         sw.errors.InvalidParameterError, match=r"pass canonical= to Runner.*policy\.label"
     ):
-        runner.label(done, "Yes")  # it cannot know in what form labels are
+        runner.label(done, "Yes")  # the form of labels is ambiguous
     assert frozen(own) == unlabelled
 
 
-def test_a_label_that_says_which_arms_were_right_needs_no_canonical_form() -> None:
+def test_labels_by_arm_need_no_canonical_form() -> None:
     policy, twin = trained(), trained()
-    words = {True: "Yes", False: "No"}
-    stages = [Stage(lambda x, one=one: words[one(x)], canonical=str.lower) for one in STAGES]
+    texts = {True: "Yes", False: "No"}
+    stages = [
+        Stage(lambda x, stage=stage: texts[stage(x)], canonical=str.lower) for stage in STAGES
+    ]
     runner, other = Runner(policy, stages), Runner(twin, stages)
     done, same = runner.run(CASES[0]), other.run(CASES[0])
     runner.label(done, right=[output == "yes" for output in done.outputs])
@@ -402,20 +406,20 @@ def test_a_label_that_says_which_arms_were_right_needs_no_canonical_form() -> No
 
 
 @pytest.mark.parametrize("awaited", [False, True])
-def test_labels_asked_for_are_handed_out_once_their_round_was_learned(awaited: bool) -> None:
-    policy, log, handed = learner(labels=20, seed=1), InMemory(), []
+def test_label_requests_are_passed_on_after_learning(awaited: bool) -> None:
+    policy, log, requested = learner(labels=20, seed=1), InMemory(), list[sw.Round]()
 
-    def hand_out(done: sw.Round) -> None:
-        assert policy.rounds == len(log.rounds)  # learned, and not under the lock: labels go in
-        handed.append(done)
+    def label(done: sw.Round) -> None:
+        assert policy.rounds == len(log.rounds)  # learned; the lock is free for `label`
+        requested.append(done)
         runner.label(done, STAGES[-1](done.context))
 
-    runner = Runner(policy, STAGES, log=log, on_label_request=hand_out)
+    runner = Runner(policy, STAGES, log=log, on_label_request=label)
     rounds = [asyncio.run(runner.arun(x)) if awaited else runner.run(x) for x in CASES[:120]]
-    assert handed == [done for done in rounds if done.wants_label]
-    assert 0 < len(handed) == policy.labels.asked == policy.labels.came < 120
+    assert requested == [done for done in rounds if done.wants_label]
+    assert 0 < len(requested) == policy.labels.asked == policy.labels.came < 120
     twin = learner(labels=20, seed=1)
-    for done in rounds:  # a request is what the policy said when it learned, and labels count
+    for done in rounds:
         explored = {"rule_stop": done.rule_stop} if done.rule_stop != done.stop else {}
         assert done.stop == twin.decide(done.context).stop
         assert done.request == twin.observe(done.context, done.outputs, **explored)
@@ -424,18 +428,22 @@ def test_labels_asked_for_are_handed_out_once_their_round_was_learned(awaited: b
     assert frozen(twin) == frozen(policy)
 
 
-def test_a_request_that_fails_breaks_no_round(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_label_callback_does_not_affect_the_round(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     policy = learner(labels=20, seed=1)
     runner = Runner(policy, STAGES, on_label_request=lambda _: 1 / 0)
     rounds = list(runner.run_many(CASES[:60]))
-    wanted = [f"on_label_request failed for round {done.id}" for done in rounds if done.wants_label]
-    assert caplog.messages == wanted != []
+    expected = [
+        f"on_label_request failed for round {done.id}" for done in rounds if done.wants_label
+    ]
+    assert caplog.messages == expected != []
     assert policy.rounds == 60
     with pytest.raises(sw.errors.InvalidParameterError, match="must not be async"):
         Runner(policy, STAGES, on_label_request=cast(Any, asyncio.sleep))
 
 
-def test_a_stage_that_hangs_does_not_keep_the_program_from_ending() -> None:
+def test_a_hanging_stage_does_not_block_the_exit_of_the_program() -> None:
     script = """
         import asyncio, threading
         import stopwise as sw

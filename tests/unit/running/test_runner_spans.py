@@ -1,4 +1,4 @@
-"""Spans of a runner, as the SDK of OpenTelemetry records them."""
+"""OpenTelemetry spans of a runner, recorded by the SDK."""
 
 import asyncio
 import subprocess
@@ -19,8 +19,8 @@ import stopwise as sw
 CASCADE = sw.Cascade([0.1, 0.2, 0.4], names=["rule", "model", "person"])
 
 
-class Recorded(NamedTuple):
-    """A tracer, and the spans that have ended."""
+class SpanRecorder(NamedTuple):
+    """A tracer and its finished spans."""
 
     tracer: Tracer
     exporter: InMemorySpanExporter
@@ -30,27 +30,27 @@ class Recorded(NamedTuple):
 
 
 @pytest.fixture
-def recorded() -> Iterator[Recorded]:
+def recorder() -> Iterator[SpanRecorder]:
     provider, exporter = TracerProvider(), InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    yield Recorded(provider.get_tracer("test"), exporter)
+    yield SpanRecorder(provider.get_tracer("test"), exporter)
     provider.shutdown()
 
 
-def runner(stages: list[Any], depth: int = 2, **more: Any) -> sw.Runner:
-    return sw.Runner(sw.FixedDepth(CASCADE, depth=depth), stages, **more)
+def make_runner(stages: list[Any], depth: int = 2, **options: Any) -> sw.Runner:
+    return sw.Runner(sw.FixedDepth(CASCADE, depth=depth), stages, **options)
 
 
-def current() -> int:
+def current_span_id() -> int:
     return get_current_span().get_span_context().span_id
 
 
-def own(span: ReadableSpan) -> int:
+def span_id(span: ReadableSpan) -> int:
     assert span.context is not None
     return span.context.span_id
 
 
-def parent(span: ReadableSpan) -> int | None:
+def parent_id(span: ReadableSpan) -> int | None:
     return None if span.parent is None else span.parent.span_id
 
 
@@ -60,34 +60,36 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
 
 @pytest.mark.parametrize("timeout", [None, 60.0])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_span_for_the_round_and_one_for_each_stage(
-    recorded: Recorded, is_async: bool, timeout: float | None
+def test_rounds_and_stages_have_nested_spans(
+    recorder: SpanRecorder, is_async: bool, timeout: float | None
 ) -> None:
-    inside: list[int] = []
+    active: list[int] = []
 
     def plain(case: Any) -> str:
-        inside.append(current())
+        active.append(current_span_id())
         return "ill"
 
     async def awaited(case: Any) -> str:
         return plain(case)
 
-    begun = time.time_ns()
-    how = runner([plain, awaited if is_async else plain, plain], 1, tracer=recorded.tracer)
+    start = time.time_ns()
+    runner = make_runner([plain, awaited if is_async else plain, plain], 1, tracer=recorder.tracer)
     if timeout is not None:
-        stages = [sw.Stage(one, timeout=timeout) for one in (plain, plain, plain)]
-        how = runner(stages, 1, tracer=recorded.tracer)
-    with recorded.tracer.start_as_current_span("caller") as caller:
-        done = asyncio.run(how.arun([0.3], id="a-1")) if is_async else how.run([0.3], id="a-1")
-    first, second, whole, _ = recorded.spans()
+        stages = [sw.Stage(plain, timeout=timeout)] * 3
+        runner = make_runner(stages, 1, tracer=recorder.tracer)
+    with recorder.tracer.start_as_current_span("caller") as caller:
+        done = (
+            asyncio.run(runner.arun([0.3], id="a-1")) if is_async else runner.run([0.3], id="a-1")
+        )
+    first, second, round_span, _ = recorder.spans()
     names = ["stopwise.stage rule", "stopwise.stage model", "stopwise.round"]
-    assert [one.name for one in (first, second, whole)] == names
-    assert [parent(one) for one in (first, second)] == [own(whole)] * 2
-    assert parent(whole) == caller.get_span_context().span_id
-    # what stages do is traced within their spans, in whatever thread they run
-    assert inside == [own(first), own(second)]
+    assert [span.name for span in (first, second, round_span)] == names
+    assert [parent_id(span) for span in (first, second)] == [span_id(round_span)] * 2
+    assert parent_id(round_span) == caller.get_span_context().span_id
+    # The span of a stage is active in the thread in which the stage runs.
+    assert active == [span_id(first), span_id(second)]
     arms = "rule → model → person"
-    assert attributes(whole) == {
+    assert attributes(round_span) == {
         "stopwise.cascade": arms,
         "stopwise.round": "a-1",
         "stopwise.stop": 1,
@@ -95,76 +97,77 @@ def test_a_span_for_the_round_and_one_for_each_stage(
         "stopwise.arm": "model",
         "stopwise.cost": pytest.approx(float(CASCADE.cumulative[1])),
     }
-    known = {"stopwise.cascade": arms, "stopwise.round": "a-1", "stopwise.arm": "rule"}
-    assert attributes(first) == known
-    times = [begun - 10**6, whole.start_time, first.start_time, first.end_time]
-    times += [second.start_time, second.end_time, whole.end_time]
-    assert times == sorted(one or 0 for one in times)
-    assert whole.status.status_code is StatusCode.UNSET
+    assert attributes(first) == {
+        "stopwise.cascade": arms,
+        "stopwise.round": "a-1",
+        "stopwise.arm": "rule",
+    }
+    times = [start - 10**6, round_span.start_time, first.start_time, first.end_time]
+    times += [second.start_time, second.end_time, round_span.end_time]
+    assert times == sorted(moment or 0 for moment in times)
+    assert round_span.status.status_code is StatusCode.UNSET
 
 
-def test_what_calls_really_cost_is_in_the_span(recorded: Recorded) -> None:
+def test_actual_costs_are_in_the_round_span(recorder: SpanRecorder) -> None:
     stages = [sw.Stage(lambda case: 1, cost=cost) for cost in (2.0, 3.0, 5.0)]
-    runner(stages, 2, tracer=recorded.tracer).run([0.3])
-    assert attributes(recorded.spans()[-1])["stopwise.cost"] == 10.0
+    make_runner(stages, 2, tracer=recorder.tracer).run([0.3])
+    assert attributes(recorder.spans()[-1])["stopwise.cost"] == 10.0
 
 
-def test_a_stage_that_fails_is_an_error_in_both_spans(recorded: Recorded) -> None:
+def test_a_failed_stage_is_an_error_in_both_spans(recorder: SpanRecorder) -> None:
     def fails(case: Any) -> str:
         raise ValueError("no such model")
 
-    done = runner([lambda case: 1, fails, fails], tracer=recorded.tracer).run([0.3])
-    first, second, whole = recorded.spans()
+    done = make_runner([lambda case: 1, fails, fails], tracer=recorder.tracer).run([0.3])
+    first, second, round_span = recorder.spans()
     assert done.stop == 0
-    codes = [one.status.status_code for one in (first, second, whole)]
+    codes = [span.status.status_code for span in (first, second, round_span)]
     assert codes == [StatusCode.UNSET, StatusCode.ERROR, StatusCode.ERROR]
     assert "no such model" in (second.status.description or "")
-    assert attributes(whole)["error.type"] == "error"
-    assert attributes(whole)["stopwise.stop"] == 0
+    assert attributes(round_span)["error.type"] == "error"
+    assert attributes(round_span)["stopwise.stop"] == 0
     assert [event.name for event in second.events] == ["exception"]
 
 
-def test_a_stage_that_is_too_late_ends_its_span(recorded: Recorded) -> None:
+def test_a_late_stage_ends_its_span(recorder: SpanRecorder) -> None:
     release = Event()
     stages = [sw.Stage(lambda case: release.wait(60), timeout=0.01)] * 3
-    done = runner(stages, tracer=recorded.tracer).run([0.3])
-    only, whole = recorded.spans()  # although the stage still runs
+    done = make_runner(stages, tracer=recorder.tracer).run([0.3])
+    stage_span, round_span = recorder.spans()  # while the stage still runs
     release.set()
     assert done.failure is not None
-    assert only.status.status_code is StatusCode.ERROR
-    assert attributes(whole)["error.type"] == "timeout"
-    assert "stopwise.stop" not in attributes(whole)
+    assert stage_span.status.status_code is StatusCode.ERROR
+    assert attributes(round_span)["error.type"] == "timeout"
+    assert "stopwise.stop" not in attributes(round_span)
 
 
-def test_rounds_at_the_same_time_keep_their_stages_apart(recorded: Recorded) -> None:
+def test_stages_of_concurrent_rounds_belong_to_their_rounds(recorder: SpanRecorder) -> None:
     async def stage(case: Any) -> float:
         await asyncio.sleep(0)
         return case[0]
 
     async def play() -> None:
-        how = runner([stage] * 3, tracer=recorded.tracer)
-        async for _ in how.arun_many([[k / 10] for k in range(10)], concurrency=5):
+        runner = make_runner([stage] * 3, tracer=recorder.tracer)
+        async for _ in runner.arun_many([[k / 10] for k in range(10)], concurrency=5):
             pass
 
     asyncio.run(play())
-    spans = recorded.spans()
-    rounds = {own(one): one for one in spans if not one.parent}
-    stages = {parent(one): one for one in spans if one.parent}
+    spans = recorder.spans()
+    rounds = {span_id(span): span for span in spans if not span.parent}
+    stages = {parent_id(span): span for span in spans if span.parent}
     assert (len(spans), len(rounds), len(stages)) == (40, 10, 10)
-    for id_, one in stages.items():
-        whole = rounds[id_ or 0]
-        assert attributes(one)["stopwise.round"] == attributes(whole)["stopwise.round"]
+    for round_id, stage_span in stages.items():
+        round_span = rounds[round_id or 0]
+        assert attributes(stage_span)["stopwise.round"] == attributes(round_span)["stopwise.round"]
 
 
-def test_with_traces_an_error_is_raised_as_before(
-    recorded: Recorded,
-) -> None:
+def test_on_error_raise_also_applies_with_a_tracer(recorder: SpanRecorder) -> None:
     def fails(case: Any) -> str:
         raise KeyError("odd")
 
     with pytest.raises(KeyError, match="odd"):
-        runner([fails] * 3, tracer=recorded.tracer, on_error="raise").run([0.3])
-    assert recorded.spans()[-1].status.status_code is StatusCode.ERROR
+        make_runner([fails] * 3, tracer=recorder.tracer, on_error="raise").run([0.3])
+    assert recorder.spans()[-1].status.status_code is StatusCode.ERROR
 
 
 PROGRAM = """
@@ -175,12 +178,12 @@ print(runner.run([0.5]).answer, "opentelemetry" in sys.modules)
 """
 
 
-def test_nothing_is_imported_unless_it_is_asked_for() -> None:
+def test_opentelemetry_is_imported_only_with_a_tracer() -> None:
     command = [sys.executable, "-c", PROGRAM]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert ended.stdout.strip() == "2 False"
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "2 False"
 
 
-def test_a_tracer_without_a_provider_records_nothing_and_rounds_run_as_ever() -> None:
-    how = runner([lambda case: "ill"] * 3, tracer=get_tracer("stopwise"))
-    assert how.run([0.3]).answer == "ill"
+def test_rounds_run_with_a_tracer_without_a_provider() -> None:
+    runner = make_runner([lambda case: "ill"] * 3, tracer=get_tracer("stopwise"))
+    assert runner.run([0.3]).answer == "ill"

@@ -1,4 +1,4 @@
-"""Stages: what can be one, what an answer of theirs means, what is refused."""
+"""Stages: valid and invalid functions, and the interpretation of answers."""
 
 import functools
 from typing import Any
@@ -24,7 +24,7 @@ def test_a_classifier_gives_its_prediction_as_a_plain_value(classes: list[Any], 
     assert type(answer) is kind
 
 
-def test_estimators_of_every_shape() -> None:
+def test_predictions_of_any_shape_become_plain_values() -> None:
     for shape in ((-1,), (-1, 1)):
         model = LinearRegression().fit(X, (2 * X[:, 0]).reshape(shape))
         answer = Stage(model).call(np.array([1.0, 0.0]))
@@ -35,7 +35,7 @@ def test_estimators_of_every_shape() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "settings", "says"),
+    ("run", "options", "message"),
     [
         (42, {}, "must be a function of a case or have `predict`, got int"),
         (LogisticRegression, {}, "got the class LogisticRegression"),
@@ -45,14 +45,14 @@ def test_estimators_of_every_shape() -> None:
         (repr, {"canonical": "lower"}, "canonical"),
     ],
 )
-def test_what_cannot_be_a_stage_is_refused(run: Any, settings: dict[str, Any], says: str) -> None:
-    with pytest.raises(InvalidParameterError, match=says):
-        Stage(run, **settings)
+def test_invalid_stages_are_rejected(run: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
+        Stage(run, **options)
 
 
-def test_async_stages_are_recognised_in_every_dress() -> None:
-    async def stage(case: int, more: int = 0) -> int:
-        return case + more
+def test_async_callables_are_detected() -> None:
+    async def stage(case: int, offset: int = 0) -> int:
+        return case + offset
 
     class Client:
         async def __call__(self, case: int) -> int:
@@ -64,13 +64,13 @@ def test_async_stages_are_recognised_in_every_dress() -> None:
         def plain(self, case: int) -> int:
             return case
 
-    for run in (stage, functools.partial(stage, more=1), Client(), Client().ask):
+    for run in (stage, functools.partial(stage, offset=1), Client(), Client().ask):
         assert Stage(run).is_async
     for plain in (Client().plain, lambda case: case, LogisticRegression()):
         assert not Stage(plain).is_async
 
 
-def test_a_structured_answer_is_taken_apart() -> None:
+def test_a_structured_answer_gives_output_revealed_numbers_and_cost() -> None:
     stage = Stage(
         lambda case: case,
         canonical=lambda answer: answer["label"],
@@ -83,7 +83,7 @@ def test_a_structured_answer_is_taken_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("options", "message"),
     [
         ({}, "cannot be compared .unhashable type: 'list'.; set `canonical` of the stage"),
         ({"canonical": lambda a: a["x"]}, "canonical: TypeError"),
@@ -96,9 +96,9 @@ def test_a_structured_answer_is_taken_apart() -> None:
         ({"canonical": tuple, "cost": lambda a: a["usage"]}, "cost: TypeError"),
     ],
 )
-def test_an_answer_that_cannot_be_used_says_why(settings: dict[str, Any], says: str) -> None:
-    with pytest.raises(InvalidOutputsError, match=says):
-        Stage(lambda case: case, **settings).interpret([1, 2], last=False)
+def test_unusable_answers_are_rejected(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOutputsError, match=message):
+        Stage(lambda case: case, **options).interpret([1, 2], last=False)
 
 
 def yielding(case: Any) -> Any:
@@ -109,7 +109,7 @@ async def yielding_async(case: Any) -> Any:
     yield case
 
 
-def test_a_generator_is_no_answer() -> None:
+def test_generators_are_rejected() -> None:
     for answer in (yielding(1), yielding_async(1)):
         with pytest.raises(InvalidOutputsError, match="returned a generator"):
             Stage(lambda case: case, canonical=tuple).interpret(answer, last=True)
