@@ -1,4 +1,4 @@
-"""``stopwise import``: files in the documented shape of each format become a log to diagnose."""
+"""``stopwise import`` with files in the documented shape of each format."""
 
 import csv
 import json
@@ -19,8 +19,8 @@ SPEND = {"small": 0.0001, "large": 0.002}
 Json = dict[str, Any]
 
 
-def said(case: int, model: str) -> str:
-    """What a model answers: the small one is wrong where the prompt is long."""
+def answer(case: int, model: str) -> str:
+    """Return the answer of a model; the small model is wrong on some long prompts."""
     right = case % 3
     wrong = model == "small" and case % 4 == 0 and case > N // 2
     return CATEGORIES[(right + wrong) % 3]
@@ -30,13 +30,14 @@ def prompt(case: int) -> str:
     return "Where is my money? " * (case + 1)
 
 
-def lines(path: Path, records: Iterable[Any]) -> Path:
+def write_lines(path: Path, records: Iterable[Any]) -> Path:
+    """Write records as JSON lines."""
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     return path
 
 
 def value(plain: Any) -> Json:
-    """A value in OTLP/JSON, whose 64-bit integers are text."""
+    """Return a value in OTLP/JSON, in which 64-bit integers are text."""
     match plain:
         case bool():
             return {"boolValue": plain}
@@ -45,7 +46,7 @@ def value(plain: Any) -> Json:
         case float():
             return {"doubleValue": plain}
         case list():
-            return {"arrayValue": {"values": [value(one) for one in plain]}}
+            return {"arrayValue": {"values": [value(item) for item in plain]}}
         case dict():
             return {"kvlistValue": {"values": attributes(plain)}}
         case _:
@@ -53,16 +54,16 @@ def value(plain: Any) -> Json:
 
 
 def attributes(plain: Json) -> list[Json]:
-    return [{"key": key, "value": value(one)} for key, one in plain.items()]
+    return [{"key": key, "value": value(item)} for key, item in plain.items()]
 
 
-def message(role: str, text: str, **more: str) -> Json:
-    return {"role": role, "parts": [{"type": "text", "content": text}], **more}
+def message(role: str, text: str, **fields: str) -> Json:
+    return {"role": role, "parts": [{"type": "text", "content": text}], **fields}
 
 
-def span(case: int, model: str, own: Json, events: Iterable[tuple[str, Json]] = ()) -> Json:
-    began = 1_790_000_000_000_000_000 + case * 10**9 + (model == "large") * 10**8
-    usual = {
+def span(case: int, model: str, extra: Json, events: Iterable[tuple[str, Json]] = ()) -> Json:
+    start = 1_790_000_000_000_000_000 + case * 10**9 + (model == "large") * 10**8
+    common = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
         "gen_ai.request.model": model,
@@ -75,19 +76,19 @@ def span(case: int, model: str, own: Json, events: Iterable[tuple[str, Json]] = 
         "parentSpanId": "",
         "name": f"chat {model}",
         "kind": 3,
-        "startTimeUnixNano": str(began),
-        "endTimeUnixNano": str(began + 10**8),
-        "attributes": attributes(usual | own),
+        "startTimeUnixNano": str(start),
+        "endTimeUnixNano": str(start + 10**8),
+        "attributes": attributes(common | extra),
         "events": [
-            {"timeUnixNano": str(began), "name": name, "attributes": attributes(one)}
-            for name, one in events
+            {"timeUnixNano": str(start), "name": name, "attributes": attributes(fields)}
+            for name, fields in events
         ],
         "status": {},
     }
 
 
 def export(spans: list[Json]) -> Json:
-    """A line of the Collector's file exporter."""
+    """Return a line of the Collector's file exporter."""
     resource = {"attributes": attributes({"service.name": "help desk"})}
     scope = {"name": "opentelemetry.instrumentation.openai_v2", "version": "2.1b0"}
     return {
@@ -95,8 +96,8 @@ def export(spans: list[Json]) -> Json:
     }
 
 
-def in_attributes(case: int, model: str) -> Json:
-    output = [message("assistant", said(case, model).title() + ".", finish_reason="stop")]
+def span_with_attributes(case: int, model: str) -> Json:
+    output = [message("assistant", answer(case, model).title() + ".", finish_reason="stop")]
     return span(
         case,
         model,
@@ -108,16 +109,18 @@ def in_attributes(case: int, model: str) -> Json:
     )
 
 
-def in_json_text(case: int, model: str) -> Json:
-    output = [message("assistant", said(case, model), finish_reason="stop")]
-    asked = json.dumps([message("user", prompt(case))])
+def span_with_json_text(case: int, model: str) -> Json:
+    output = [message("assistant", answer(case, model), finish_reason="stop")]
+    texts = json.dumps([message("user", prompt(case))])
     return span(
-        case, model, {"gen_ai.input.messages": asked, "gen_ai.output.messages": json.dumps(output)}
+        case,
+        model,
+        {"gen_ai.input.messages": texts, "gen_ai.output.messages": json.dumps(output)},
     )
 
 
-def in_events(case: int, model: str) -> Json:
-    choice = {"index": 0, "message": {"role": "assistant", "content": said(case, model)}}
+def span_with_events(case: int, model: str) -> Json:
+    choice = {"index": 0, "message": {"role": "assistant", "content": answer(case, model)}}
     events = [
         ("gen_ai.user.message", {"gen_ai.event.content": json.dumps({"content": prompt(case)})}),
         ("gen_ai.choice", {"gen_ai.event.content": json.dumps(choice)}),
@@ -125,23 +128,29 @@ def in_events(case: int, model: str) -> Json:
     return span(case, model, {}, events)
 
 
-def in_content_events(case: int, model: str) -> Json:
+def span_with_content_events(case: int, model: str) -> Json:
     events = [
         ("gen_ai.content.prompt", {"gen_ai.prompt": prompt(case)}),
-        ("gen_ai.content.completion", {"gen_ai.completion": said(case, model)}),
+        ("gen_ai.content.completion", {"gen_ai.completion": answer(case, model)}),
     ]
     return span(case, model, {}, events)
 
 
-def flattened(case: int, model: str) -> Json:
-    return span(case, model, {"gen_ai.completion.0.content": said(case, model)})
+def span_with_flat_answer(case: int, model: str) -> Json:
+    return span(case, model, {"gen_ai.completion.0.content": answer(case, model)})
 
 
-OTEL = (in_attributes, in_json_text, in_events, in_content_events, flattened)
+SPANS = (
+    span_with_attributes,
+    span_with_json_text,
+    span_with_events,
+    span_with_content_events,
+    span_with_flat_answer,
+)
 
 
 def chat(case: int, model: str) -> Json:
-    choice = {"index": 0, "message": {"role": "assistant", "content": said(case, model)}}
+    choice = {"index": 0, "message": {"role": "assistant", "content": answer(case, model)}}
     return {
         "id": f"chatcmpl-{case}",
         "object": "chat.completion",
@@ -153,7 +162,7 @@ def chat(case: int, model: str) -> Json:
 
 
 def spend_row(case: int, model: str) -> Json:
-    asked = {"model": model, "messages": [{"role": "user", "content": prompt(case)}]}
+    request = {"model": model, "messages": [{"role": "user", "content": prompt(case)}]}
     return {
         "request_id": f"{model}-{case}",
         "call_type": "acompletion",
@@ -172,7 +181,7 @@ def spend_row(case: int, model: str) -> Json:
         "request_tags": "[]",
         "messages": "{}",
         "response": json.dumps(chat(case, model)),
-        "proxy_server_request": json.dumps(asked),
+        "proxy_server_request": json.dumps(request),
         "session_id": f"session-{case}",
         "status": "success",
     }
@@ -189,31 +198,32 @@ def batch_output(case: int, model: str) -> Json:
 
 
 def both(make: Callable[[int, str], Json], cases: int = N) -> list[Json]:
+    """Return the records of both models for every case."""
     return [make(case, model) for case in range(cases) for model in SPEND]
 
 
-def check(log: Path, done: Any) -> sw.Log:
-    """The answers are those that were given, and the next command that is printed works."""
-    assert done.returncode == 0, done.stderr
-    read = sw.Log(log)
-    assert read.arms == ("small", "large")
-    assert read.context == ("log_prompt_letters", "turns", "tools")
-    [chunk] = read.chunks()
-    differ = [said(case, "small") != said(case, "large") for case in range(N)]
+def check(path: Path, process: Any) -> sw.Log:
+    """Check that the command succeeded and the log has the recorded answers; return the log."""
+    assert process.returncode == 0, process.stderr
+    log = sw.Log(path)
+    assert log.arms == ("small", "large")
+    assert log.context == ("log_prompt_letters", "turns", "tools")
+    [chunk] = log.chunks()
+    differ = [answer(case, "small") != answer(case, "large") for case in range(N)]
     assert chunk.rounds.differ[:, 0].tolist() == differ
     assert sum(differ) > 10
     assert chunk.values is not None
     answers = np.array(chunk.values)[chunk.codes]
-    assert answers[:, 1].tolist() == [said(case, "large") for case in range(N)]
+    assert answers[:, 1].tolist() == [answer(case, "large") for case in range(N)]
     lengths = chunk.rounds.contexts[:, 0]
     assert (np.diff(lengths) > 0).all()
-    return read
+    return log
 
 
-@pytest.mark.parametrize("make", OTEL)
-def test_spans(stopwise: Run, tmp_path: Path, make: Any) -> None:
+@pytest.mark.parametrize("make", SPANS)
+def test_spans_are_imported(stopwise: Run, tmp_path: Path, make: Any) -> None:
     spans = both(make)
-    other = (
+    other_operations = (
         span(0, "x", {"gen_ai.operation.name": "execute_tool"}),
         {
             "traceId": "0" * 32,
@@ -223,13 +233,13 @@ def test_spans(stopwise: Run, tmp_path: Path, make: Any) -> None:
         },
     )
     records = [export(spans[at : at + 7]) for at in range(0, len(spans), 7)]
-    lines(tmp_path / "spans.jsonl", [*reversed(records), export([*other])])
+    write_lines(tmp_path / "spans.jsonl", [*reversed(records), export([*other_operations])])
     words = ("import", "spans.jsonl", "--arms", "small,large", "--out", "calls.csv")
     done = stopwise(*words)
     log = check(tmp_path / "calls.csv", done)
     assert f"{N} cases, 2 arms, {2 * N} answers." in done.stdout
     assert "Skipped" not in done.stdout
-    if make is in_attributes:
+    if make is span_with_attributes:
         [chunk] = log.chunks()
         assert chunk.rounds.contexts[:4, 2].tolist() == [0, 1, 0, 1]
         assert chunk.rounds.contexts[3, 0] == pytest.approx(np.log1p(len("Sort.\n" + prompt(3))))
@@ -240,17 +250,17 @@ def test_spans(stopwise: Run, tmp_path: Path, make: Any) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv"])
-def test_spend_logs(stopwise: Run, tmp_path: Path, suffix: str) -> None:
+def test_spend_logs_are_imported(stopwise: Run, tmp_path: Path, suffix: str) -> None:
     rows = both(spend_row)
     if suffix == "jsonl":
-        lines(tmp_path / "spend.jsonl", rows)
+        write_lines(tmp_path / "spend.jsonl", rows)
     else:
         with (tmp_path / "spend.csv").open("w", newline="", encoding="utf-8") as file:
             table = csv.DictWriter(file, list(rows[0]))
             table.writeheader()
             table.writerows(rows)
     done = stopwise("import", f"spend.{suffix}", "--out", "calls.jsonl")
-    check(tmp_path / "calls.jsonl", done)  # by cost: small, then large
+    check(tmp_path / "calls.jsonl", done)  # ordered by cost
     first = json.loads((tmp_path / "calls.jsonl").read_text().splitlines()[0])
     assert first["costs"] == SPEND
     assert first["time"].startswith("2026-09-01T10:00:00.25")
@@ -263,9 +273,9 @@ def test_spend_logs(stopwise: Run, tmp_path: Path, suffix: str) -> None:
         assert replayed.returncode == 0, replayed.stderr
 
 
-def test_calls_are_linked_by_a_field_of_the_metadata(stopwise: Run, tmp_path: Path) -> None:
+def test_case_links_calls_by_a_metadata_field(stopwise: Run, tmp_path: Path) -> None:
     rows = [row | {"session_id": row["request_id"]} for row in both(spend_row)]
-    lines(tmp_path / "spend.jsonl", rows)
+    write_lines(tmp_path / "spend.jsonl", rows)
     done = stopwise("import", "spend.jsonl", "--out", "calls.csv")
     assert done.returncode == 2
     assert "none of 240 cases has answers of both small and large" in flat(done.stderr)
@@ -274,28 +284,27 @@ def test_calls_are_linked_by_a_field_of_the_metadata(stopwise: Run, tmp_path: Pa
     check(tmp_path / "calls.csv", done)
 
 
-def test_batch_files(stopwise: Run, tmp_path: Path) -> None:
-    lines(tmp_path / "input.jsonl", map(batch_input, range(N)))
+def test_batch_files_are_imported(stopwise: Run, tmp_path: Path) -> None:
+    write_lines(tmp_path / "input.jsonl", map(batch_input, range(N)))
     for model in SPEND:
         outputs = [batch_output(case, model) for case in reversed(range(N))]
-        lines(tmp_path / f"{model}.jsonl", outputs)
+        write_lines(tmp_path / f"{model}.jsonl", outputs)
     words = ("small.jsonl", "input.jsonl", "large.jsonl")
     done = stopwise("import", *words, "--arms", "small,large", "--out", "calls.parquet")
-    read = check(tmp_path / "calls.parquet", done)
-    [chunk] = read.chunks()
+    [chunk] = check(tmp_path / "calls.parquet", done).chunks()
     assert chunk.rounds.contexts[9, 0] == pytest.approx(np.log1p(len(prompt(9))))
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     without = stopwise("import", *words[::2], "--arms", "small,large", "--out", "b.csv")
     [chunk] = check(tmp_path / "b.csv", without).chunks()
-    assert chunk.rounds.contexts[9, 0] == pytest.approx(np.log1p(4 * 50))  # by its tokens
+    assert chunk.rounds.contexts[9, 0] == pytest.approx(np.log1p(4 * 50))  # from its tokens
 
 
-def test_what_cannot_be_used_is_counted_and_named(stopwise: Run, tmp_path: Path) -> None:
+def test_unusable_records_are_counted_with_examples(stopwise: Run, tmp_path: Path) -> None:
     rows = both(spend_row)
-    rows[0] |= {"response": "{}", "status": "failure"}  # case 0 lacks the first arm
-    rows[3] |= {"response": "{}"}  # case 1 the second
+    rows[0] |= {"response": "{}", "status": "failure"}  # case 0 has no answer of the first arm
+    rows[3] |= {"response": "{}"}  # case 1 has no answer of the second
     rows.append(rows[4] | {"request_id": "again"})
-    path = lines(tmp_path / "spend.jsonl", [*rows, {"hello": 1}, [1], 7])
+    path = write_lines(tmp_path / "spend.jsonl", [*rows, {"hello": 1}, [1], 7])
     with path.open("a") as file:
         file.write('{"cut of')
     done = stopwise("import", "spend.jsonl", "--out", "calls.csv")
@@ -314,7 +323,7 @@ def test_what_cannot_be_used_is_counted_and_named(stopwise: Run, tmp_path: Path)
 
 
 def test_blank_lines_are_skipped(stopwise: Run, tmp_path: Path) -> None:
-    path = lines(tmp_path / "spend.jsonl", both(spend_row))
+    path = write_lines(tmp_path / "spend.jsonl", both(spend_row))
     path.write_text("\n" + path.read_text().replace("\n", "\r\n \n") + "\n\n")
     done = stopwise("import", "spend.jsonl", "--out", "calls.csv")
     check(tmp_path / "calls.csv", done)
@@ -322,8 +331,8 @@ def test_blank_lines_are_skipped(stopwise: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n\n", "\ufeff", "\ufeff[\n  {}\n]\n"])
-def test_a_file_without_lines_of_json_is_named(stopwise: Run, tmp_path: Path, text: str) -> None:
-    lines(tmp_path / "spend.jsonl", both(spend_row))
+def test_empty_files_and_json_arrays_are_rejected(stopwise: Run, tmp_path: Path, text: str) -> None:
+    write_lines(tmp_path / "spend.jsonl", both(spend_row))
     (tmp_path / "more.jsonl").write_text(text, encoding="utf-8")
     done = stopwise("import", "spend.jsonl", "more.jsonl", "--out", "calls.csv")
     assert done.returncode == 2
@@ -338,7 +347,7 @@ def test_failed_requests_of_a_batch_have_no_answer(stopwise: Run, tmp_path: Path
     outputs[1]["error"] = {"code": "batch_expired", "message": "expired"}
     body = {"error": {"message": "Unknown field", "type": "invalid_request_error"}}
     outputs[2]["response"] = {"status_code": 400, "request_id": "b", "body": body}
-    lines(tmp_path / "out.jsonl", outputs)
+    write_lines(tmp_path / "out.jsonl", outputs)
     done = stopwise("import", "out.jsonl", "--arms", "small,large", "--out", "calls.csv")
     assert done.returncode == 0, done.stderr
     assert "Skipped: 2 × has no answer" in done.stdout
@@ -355,7 +364,7 @@ def test_failed_requests_of_a_batch_have_no_answer(stopwise: Run, tmp_path: Path
         ([{"a": 1}], (), "1 × is not a record of OpenTelemetry"),
         ([{**spend_row(0, "small"), "response": "{}"}], (), "store_prompts_in_spend_logs: true"),
         ([spend_row(0, "small")], (), "answers of at least 2 models, got small"),
-        ([export(both(in_attributes, 1))], (), "--arms large,small"),
+        ([export(both(span_with_attributes, 1))], (), "--arms large,small"),
         (
             both(spend_row, 1),
             ("--arms", "small,huge"),
@@ -367,10 +376,10 @@ def test_failed_requests_of_a_batch_have_no_answer(stopwise: Run, tmp_path: Path
         (both(spend_row, 1), ("--out", "calls.txt"), "unknown format of calls.txt"),
     ],
 )
-def test_what_is_refused(
+def test_invalid_files_and_options_are_rejected(
     stopwise: Run, tmp_path: Path, records: list[Any], words: tuple[str, ...], message: str
 ) -> None:
-    lines(tmp_path / "in.jsonl", records)
+    write_lines(tmp_path / "in.jsonl", records)
     done = stopwise("import", "in.jsonl", "--out", "calls.csv", *words)
     assert done.returncode == 2
     assert message in flat(done.stderr)
@@ -378,8 +387,8 @@ def test_what_is_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
-def test_nothing_is_overwritten_unasked(stopwise: Run, tmp_path: Path) -> None:
-    path = lines(tmp_path / "spend.jsonl", both(spend_row))
+def test_files_are_replaced_only_with_overwrite(stopwise: Run, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "spend.jsonl", both(spend_row))
     before = path.read_bytes()
     (tmp_path / "calls.csv").write_text("mine")
     done = stopwise("import", "spend.jsonl", "--out", "calls.csv")
@@ -394,7 +403,7 @@ def test_nothing_is_overwritten_unasked(stopwise: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("compare", "one", "other", "differ"),
+    ("compare", "first", "second", "differ"),
     [
         ("text", "**Yes.**", " yes", False),
         ("text", "yes", "no", True),
@@ -409,21 +418,21 @@ def test_nothing_is_overwritten_unasked(stopwise: Run, tmp_path: Path) -> None:
         ("choice:refund|billing", "refund or billing", "refund", True),
     ],
 )
-def test_how_answers_are_compared(
-    stopwise: Run, tmp_path: Path, compare: str, one: str, other: str, differ: bool
+def test_answers_are_compared_in_the_chosen_form(
+    stopwise: Run, tmp_path: Path, compare: str, first: str, second: str, differ: bool
 ) -> None:
     rows = both(spend_row, 1)
-    for row, text in zip(rows, (one, other), strict=True):
+    for row, text in zip(rows, (first, second), strict=True):
         row["response"] = {"choices": [{"message": {"role": "assistant", "content": text}}]}
-    lines(tmp_path / "in.jsonl", rows)
+    write_lines(tmp_path / "in.jsonl", rows)
     done = stopwise("import", "in.jsonl", "--compare", compare, "--out", "calls.csv")
     assert done.returncode == 0, done.stderr
     [chunk] = sw.Log(tmp_path / "calls.csv").chunks()
     assert chunk.rounds.differ.tolist() == [[differ]]
-    assert ("compared as text" in done.stdout) == ("sorry" in one or "or billing" in one)
+    assert ("compared as text" in done.stdout) == ("sorry" in first or "or billing" in first)
 
 
-def test_tool_calls_and_the_responses_api_are_answers(stopwise: Run, tmp_path: Path) -> None:
+def test_tool_calls_and_responses_are_compared_as_answers(stopwise: Run, tmp_path: Path) -> None:
     tool = {"name": "refund", "arguments": '{"order": 7, "all": true}'}
     calls = [{"id": "c1", "type": "function", "function": tool}]
     small = {"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": calls}}]}
@@ -431,7 +440,7 @@ def test_tool_calls_and_the_responses_api_are_answers(stopwise: Run, tmp_path: P
     large = {"output": [{"type": "reasoning", "summary": []}, {"type": "function_call", **same}]}
     rows = both(spend_row, 1)
     rows[0]["response"], rows[1]["response"] = small, large
-    lines(tmp_path / "in.jsonl", rows)
+    write_lines(tmp_path / "in.jsonl", rows)
     assert stopwise("import", "in.jsonl", "--out", "calls.csv").returncode == 0
     [chunk] = sw.Log(tmp_path / "calls.csv").chunks()
     assert chunk.rounds.differ.tolist() == [[False]]

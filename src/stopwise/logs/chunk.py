@@ -404,8 +404,8 @@ def _number_codes(
                 ~np.isfinite(values),
                 name,
                 lambda row, v=values: (
-                    f"is {v[row]}, which cannot be compared; leave the cell empty (null) if there "
-                    "was no answer"
+                    f"is {v[row]}, which cannot be compared; leave the cell empty (null) if the "
+                    "arm did not answer"
                 ),
             )
     values, codes = np.unique(np.concatenate(numbers), return_inverse=True)
