@@ -144,43 +144,70 @@ def test_with_keys_it_accepts_any_host(stopwise: Run, tmp_path: Path) -> None:
     assert secret not in running.printed
 
 
-def test_a_public_host_requires_a_valid_key(stopwise: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+@pytest.mark.parametrize("keys", [(), ("--keys", "keys.jsonl"), ("--keys", "empty.jsonl")])
+def test_a_public_host_requires_a_valid_key(
+    stopwise: Run, tmp_path: Path, host: str, keys: tuple[str, ...]
+) -> None:
     stopwise("keys", "add", "--name", "guest", "--expires", "1m")
     file = tmp_path / "keys.jsonl"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"expires": 1.0}) + "\n")
     (tmp_path / "empty.jsonl").touch()
-    for host in ("0.0.0.0", "::"):
-        for keys in ((), ("--keys", "keys.jsonl"), ("--keys", "empty.jsonl")):
-            done = stopwise("serve", "--host", host, *keys)
-            assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-            assert "stopwise keys add" in done.stderr
-            assert not keys or f"{keys[1]} has no valid key" in done.stderr
+    result = stopwise("serve", "--host", host, *keys)
+    assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
+    assert "stopwise keys add" in result.stderr
+    assert not keys or f"{keys[1]} has no valid key" in result.stderr
 
 
-def test_a_failed_start_prints_one_line(stopwise: Run, tmp_path: Path) -> None:
+def check_one_line(result: subprocess.CompletedProcess[str], code: int, message: str) -> None:
+    assert (result.returncode, len(result.stderr.splitlines())) == (code, 1), result.stderr
+    assert result.stderr.startswith("stopwise: ")
+    assert message in result.stderr
+
+
+def test_a_used_port_is_reported(stopwise: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        port = str(used.getsockname()[1])
+        check_one_line(stopwise("serve", "--port", port), 1, f"port {port}")
+
+
+def test_a_log_in_use_is_reported(stopwise: Run, tmp_path: Path) -> None:
+    with served(tmp_path):
+        result = stopwise("serve", "--port", "0", "--store", "log.db")
+    check_one_line(result, 1, "another process serves")
+
+
+def test_a_file_that_is_not_a_store_is_reported_and_unchanged(
+    stopwise: Run, tmp_path: Path
+) -> None:
     notes = "my notes, and not a database\n" * 20
     (tmp_path / "notes.db").write_text(notes)
-    postgres = "postgresql://me:hush@127.0.0.1:1/x"
-    with socket.create_server(("127.0.0.1", 0)) as taken, served(tmp_path):
-        port = str(taken.getsockname()[1])
-        for code, options, variables, message in (
-            (1, ("--port", port), {}, f"port {port}"),
-            (1, ("--port", "0", "--store", "no/such/log.db"), {}, "no/such/log.db"),
-            (1, ("--port", "0", "--store", postgres), {}, "127.0.0.1"),
-            (1, ("--port", "0", "--store", "notes.db"), {}, "notes.db"),
-            (1, ("--port", "0", "--store", "log.db"), {}, "another process serves"),
-            (2, ("--port", "many"), {}, "--port must be a whole number, got 'many'"),
-            (2, (), {"STOPWISE_MAX_BATHC": "5"}, "did you mean 'max_batch'?"),
-            (2, (), {"STOPWISE_CONFIG": "nowhere.toml"}, "nowhere.toml"),
-            (2, ("--keys", "nowhere.jsonl"), {}, "nowhere.jsonl"),
-            (2, ("--host", "no such host"), {}, "no such host"),
-        ):
-            done = stopwise("serve", *options, **variables)
-            assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), done.stderr
-            assert done.stderr.startswith("stopwise: ")
-            assert message in done.stderr
-            assert "hush" not in done.stderr
+    check_one_line(stopwise("serve", "--port", "0", "--store", "notes.db"), 1, "notes.db")
     assert (tmp_path / "notes.db").read_text() == notes
+
+
+def test_an_unreachable_database_is_reported_without_its_password(stopwise: Run) -> None:
+    address = "postgresql://me:hush@127.0.0.1:1/x"
+    result = stopwise("serve", "--port", "0", "--store", address)
+    check_one_line(result, 1, "127.0.0.1")
+    assert "hush" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "variables", "message"),
+    [
+        (1, ("--port", "0", "--store", "no/such/log.db"), {}, "no/such/log.db"),
+        (2, ("--port", "many"), {}, "--port must be a whole number, got 'many'"),
+        (2, (), {"STOPWISE_MAX_BATHC": "5"}, "did you mean 'max_batch'?"),
+        (2, (), {"STOPWISE_CONFIG": "nowhere.toml"}, "nowhere.toml"),
+        (2, ("--keys", "nowhere.jsonl"), {}, "nowhere.jsonl"),
+        (2, ("--host", "no such host"), {}, "cannot resolve host 'no such host'"),
+    ],
+)
+def test_a_failed_start_prints_one_line(
+    stopwise: Run, code: int, options: tuple[str, ...], variables: dict[str, str], message: str
+) -> None:
+    check_one_line(stopwise("serve", *options, **variables), code, message)
 
 
 def test_help_lists_every_setting(stopwise: Run) -> None:

@@ -141,7 +141,7 @@ def _cost(cascade: ServedCascade) -> float:
 _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
     (_COUNTER, "outputs", "Learned rounds.", lambda cascade: cascade.counts.outputs_total),
     (_COUNTER, "labels", "Labelled rounds.", lambda cascade: cascade.counts.labels_total),
-    (_COUNTER, "labels_asked", "Labels requested since the start.", _labels("asked")),
+    (_COUNTER, "labels_asked", "Labels requested so far.", _labels("asked")),
     (_COUNTER, "changes", "Changes of disagreement.", lambda cascade: cascade.counts.changes_total),
     (_COUNTER, "cost", "Cost of all rounds, in the unit of the cascade.", _cost),
     (_COUNTER, "refits", "Passes over the history for exact decisions.", _effort("passes")),
