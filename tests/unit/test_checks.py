@@ -41,7 +41,7 @@ def test_real_rejects_values_out_of_range_and_other_types(value: Any) -> None:
         ({}, "a finite number, got"),
     ],
 )
-def test_real_names_the_limits(limits: dict[str, float], expected: str) -> None:
+def test_real_names_the_limits(limits: dict[str, Any], expected: str) -> None:
     with pytest.raises(InvalidParameterError, match=f"x must be {expected}"):
         checks.real("x", "a", **limits)
 

@@ -15,7 +15,7 @@ from stopwise.research.paper.report import (
 )
 from tests.browser.sample_report import EVIL, FRACTIONS, REGRET, REPORT
 from tests.unit.reporting.reader import Reader
-from tests.unit.test_files import found as files
+from tests.unit.test_files import contents as files
 
 
 @pytest.fixture(scope="module")
