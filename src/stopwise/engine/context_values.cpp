@@ -30,7 +30,8 @@ void Workspace::serialize(Archive& archive) {
     }
 }
 
-ContextValues::ContextValues(Estimates& estimates, const std::vector<Model>& models, bool exact, const PairGains& gains,
+ContextValues::ContextValues(Estimates& estimates, const std::vector<Model>& models, bool exact,
+                             const PairGains& gains,
        const Config& config, Workspace& workspace, const double* row, std::vector<double> noise)
     : estimates_(estimates), models_(models), gains_(gains), config_(config), workspace_(workspace),
       noise_(std::move(noise)), exact_(exact) {

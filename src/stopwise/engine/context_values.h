@@ -34,8 +34,9 @@ class ContextValues {
 public:
     // ``row`` has the features; ``noise`` has a value for each pair or is empty. If ``exact``, the
     // ``models`` are solved copies; otherwise they belong to the estimates and may be refined.
-    ContextValues(Estimates& estimates, const std::vector<Model>& models, bool exact, const PairGains& gains,
-       const Config& config, Workspace& workspace, const double* row, std::vector<double> noise);
+    ContextValues(Estimates& estimates, const std::vector<Model>& models, bool exact,
+                  const PairGains& gains, const Config& config, Workspace& workspace,
+                  const double* row, std::vector<double> noise);
 
     std::size_t pair(std::size_t i, std::size_t j) const { return config_.pair(i, j); }
     std::size_t last_arm() const { return config_.last(); }

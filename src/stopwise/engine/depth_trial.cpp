@@ -7,8 +7,8 @@ namespace stopwise {
 
 namespace {
 
-constexpr double kConfident = 3.0;    // standard deviations from which a fixed depth is trusted
-constexpr std::int64_t kFirst = 64;   // rounds from which the rule is on trial
+constexpr double kConfident = 3.0;    // significance required of a fixed depth, in standard deviations
+constexpr std::int64_t kFirst = 64;   // rounds before the first trial
 
 }  // namespace
 
@@ -28,18 +28,18 @@ void DepthTrial::add_costs(std::size_t rule_stop) {
 
 void DepthTrial::learn(const LabelRequest& request, std::size_t n, std::size_t rule_stop,
                        const unsigned char* right) {
-    if (request.round < since_) return;  // of an earlier trial: too late
+    if (request.round < since_) return;  // belongs to an earlier trial
     ++answered_;
     const std::size_t ruled = std::min(rule_stop, n - 1);
     std::vector<int> losses(n, 0);
     for (std::size_t k = 0; k < n; ++k) {
         losses[k] = (right[ruled] != 0 ? 1 : 0) - (right[k] != 0 ? 1 : 0);
     }
-    judge(sums_, request, ruled, losses);
+    add_label(sums_, request, ruled, losses);
 }
 
-// A label that is missing, or late, counts as the worst that it could say of a depth: that the rule
-// was right. With all labels, the sums are unbiased (docs/labels.md).
+// A missing or late label counts as the worst possible one for a fixed depth: that the rule was
+// right. With all labels, the sums are unbiased (docs/labels.md).
 std::optional<std::size_t> DepthTrial::better_depth(const PendingLabels& requests) const {
     Sums sums = sums_;
     std::int64_t answered = answered_;
@@ -51,10 +51,10 @@ std::optional<std::size_t> DepthTrial::better_depth(const PendingLabels& request
             const auto [i, j] = std::minmax(k, label.rule_stop);
             losses[k] = label.differ[config_->pair(i, j)];
         }
-        judge(sums, label.request, label.rule_stop, losses);
+        add_label(sums, label.request, label.rule_stop, losses);
         ++answered;
     }
-    if (answered_ == 0 || answered < requested_) return std::nullopt;  // some were dropped
+    if (answered_ == 0 || answered < requested_) return std::nullopt;  // some requests were dropped
     std::optional<std::size_t> best;
     double least = 0.0;
     for (std::size_t k = 0; k < config_->n_arms; ++k) {
@@ -69,7 +69,7 @@ std::optional<std::size_t> DepthTrial::better_depth(const PendingLabels& request
     return best;
 }
 
-void DepthTrial::judge(Sums& sums, const LabelRequest& request, std::size_t rule_stop,
+void DepthTrial::add_label(Sums& sums, const LabelRequest& request, std::size_t rule_stop,
                        const std::vector<int>& losses) {
     sums.heaviest = std::max(sums.heaviest, 1.0 / request.probability);
     for (std::size_t k = 0; k < losses.size(); ++k) {

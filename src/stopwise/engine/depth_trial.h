@@ -1,7 +1,7 @@
-// The rule on trial against fixed depths, by labels.
+// Comparison of the rule with fixed depths, by labels.
 //
-// From 2ᵏ to 2ᵏ⁺¹ rounds the rule is on trial. If stopping every round at one arm is better with
-// confidence, the next 2ᵏ⁺¹ rounds stop there (docs/labels.md).
+// The rule is on trial from 2ᵏ to 2ᵏ⁺¹ rounds. If always stopping at a certain arm is significantly
+// better, the next 2ᵏ⁺¹ rounds stop there (docs/labels.md).
 #pragma once
 
 #include <optional>
@@ -17,37 +17,36 @@ public:
     explicit DepthTrial(std::shared_ptr<const Config> config)
         : config_(std::move(config)), sums_{std::vector<Depth>(config_->n_arms), 0.0} {}
 
-    // The arm at which every round stops now, if there is one.
+    // The arm at which every round currently stops, if any.
     std::optional<std::size_t> fixed() const { return fixed_; }
 
-    // End the trial after so many rounds, if they are a power of two, and begin the next.
+    // End the trial and begin the next if ``rounds`` is a power of two.
     void advance(std::int64_t rounds, const PendingLabels& requests);
 
-    // Count what each depth costs beyond a stop of the rule.
+    // Add the cost of each depth relative to the stop of the rule.
     void add_costs(std::size_t rule_stop);
     void count_request() { ++requested_; }
 
-    // Learn from a label that was asked for: which of the ``n`` arms that ran were right.
+    // Learn from a requested label: which of the ``n`` arms that ran were right.
     void learn(const LabelRequest& request, std::size_t n, std::size_t rule_stop,
                const unsigned char* right);
 
     void serialize(Archive& archive);
 
 private:
-    // What stopping every round at one arm would have lost beyond what the rule loses, in all:
-    // exactly for the costs, and for the errors by labels, each for as many rounds as one that was
-    // asked for speaks for (Horvitz and Thompson).
+    // Total loss of always stopping at an arm, relative to the rule: exact for costs; for errors, the
+    // Horvitz–Thompson estimate, which weights each label by 1/probability of its request.
     struct Depth {
         double cost = 0.0, errors = 0.0, variance = 0.0;
     };
     struct Sums {
         std::vector<Depth> depths;
-        double heaviest;  // the most rounds that one label speaks for
+        double heaviest;  // the largest weight of a label
     };
 
-    // What a label says of every depth k: 1 if the rule was right and k wrong, −1 if the other way
-    // round. ``losses`` has a number for each arm that ran.
-    static void judge(Sums& sums, const LabelRequest& request, std::size_t rule_stop,
+    // Add a label. ``losses`` has, for each arm k that ran, 1 if the rule was right and k wrong, −1
+    // if k was right and the rule wrong, else 0.
+    static void add_label(Sums& sums, const LabelRequest& request, std::size_t rule_stop,
                       const std::vector<int>& losses);
     std::optional<std::size_t> better_depth(const PendingLabels& requests) const;
 

@@ -1,4 +1,4 @@
-// Chooses between the kernels that were compiled, once, by what the processor can do.
+// Selects the kernels at load time by the instruction set of the processor.
 #include <cstdlib>
 #include <cstring>
 

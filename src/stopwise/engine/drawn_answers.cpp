@@ -9,8 +9,9 @@ namespace stopwise {
 
 namespace {
 
-constexpr double kLogitSteps = 64.0;  // of `rounded_logit` in a logit: p̂ is off by 1/512 at most
-constexpr double kLogitRange = 32.0;  // … which it does not exceed
+// steps of `rounded_logit` per unit: an error of at most 1/512 in p̂
+constexpr double kLogitSteps = 64.0;
+constexpr double kLogitRange = 32.0;  // limit of its absolute value
 
 }  // namespace
 
@@ -26,9 +27,10 @@ void DrawnAnswers::correct(ContextValues& values, const Observation& round) {
         const double share = exp(-config_->rate);
         for (Correction& correction : corrections_) correction.fade(share);
     }
-    if (round.rule_stop == 0) return;  // nothing is drawn for rounds that stop there
+    if (round.rule_stop == 0) return;  // rounds that stop at arm 0 have no draws
     for (std::size_t j = round.rule_stop + 1; j <= round.stop; ++j) {
-        if (config_->rule->compares_with_last() && j < config_->last()) continue;  // it asks about j and the last
+        // question about j and the last arm
+        if (config_->rule->compares_with_last() && j < config_->last()) continue;
         const std::size_t question = config_->pair(round.rule_stop, j);
         corrections_[question].learn(rounded_logit(values, question), round.answers[question] != 0);
     }
@@ -43,7 +45,7 @@ const unsigned char* DrawnAnswers::complete(ContextValues& values, const Observa
         count_thirds(round);
     }
     if (config_->rule->compares_with_last()) {
-        for (std::size_t j = 1; j < last; ++j) {  // (i, j) asks about j and the last arm
+        for (std::size_t j = 1; j < last; ++j) {  // question (i, j) is about j and the last arm
             for (std::size_t i = 0; i < j; ++i) {
                 answers_[config_->pair(i, j)] = answers_[config_->pair(j, last)];
             }
@@ -52,7 +54,8 @@ const unsigned char* DrawnAnswers::complete(ContextValues& values, const Observa
     return answers_.data();
 }
 
-void DrawnAnswers::draw_deeper_arms(ContextValues& values, const Observation& round, std::int64_t rounds) {
+void DrawnAnswers::draw_deeper_arms(ContextValues& values, const Observation& round,
+                                    std::int64_t rounds) {
     const std::size_t stop = round.stop, last = config_->last();
     for (std::size_t j = config_->rule->compares_with_last() ? last : stop + 1; j <= last; ++j) {
         const std::size_t question = config_->pair(stop, j);
@@ -62,7 +65,7 @@ void DrawnAnswers::draw_deeper_arms(ContextValues& values, const Observation& ro
             const bool before = round.answers[config_->pair(i, stop)] != 0;
             unsigned char& answer = answers_[config_->pair(i, j)];
             answer = differs != before;
-            if (differs && before) {  // the same other answer, or a third
+            if (differs && before) {  // j agrees with i or gives a third answer
                 const Third& seen = third(i, stop, j);
                 const double u = draw_of(config_->seed, rounds, 16 + i * 16 + j);
                 answer = u * (seen.seen + 1.0) < seen.different + 1.0;
@@ -86,7 +89,7 @@ void DrawnAnswers::count_thirds(const Observation& round) {
     }
 }
 
-// Whether u < p̂ for the exact estimate at this context, corrected for rounds that stop.
+// Whether u < p̂ with the exact estimate, corrected for rounds that stop.
 bool DrawnAnswers::draw(ContextValues& values, std::size_t question, double u) const {
     const double threshold = logit(u) - corrections_[question].shift();
     for (int refinements = 0; refinements < kMaxRefinements; ++refinements) {
@@ -98,8 +101,8 @@ bool DrawnAnswers::draw(ContextValues& values, std::size_t question, double u) c
     return values.logit(question) > threshold;
 }
 
-// The logit of p̂ at this context, to the nearest step: the same bits however far the model has been
-// refined.
+// The logit of p̂ rounded to a multiple of 1/kLogitSteps, so that it does not depend on how far the
+// model has been refined.
 double DrawnAnswers::rounded_logit(ContextValues& values, std::size_t question) {
     const auto step = [](double z) {
         const double within = std::clamp(z, -kLogitRange, kLogitRange);

@@ -1,11 +1,11 @@
-// The answers of arms that did not run, where stages reveal the context.
+// Imputed answers of arms that did not run, where stages reveal the context.
 //
-// Rounds that stop early are not a random sample: what made them stop is known at stop s, and models of
-// earlier arms do not see it. So the round counts for them too, with what arm j > s would have said
-// drawn by the model of (s, j), which sees everything known at s. Disagreement of s and j is drawn, and
-// i < s disagrees with j where exactly one of (i, s) and (s, j) does. Where both do, j may say what i
-// said or something else: that is drawn with the share seen so far, and a third answer is taken for
-// granted before any was seen (docs/revealed.md).
+// Rounds that stop early are a biased sample for the models of earlier arms, because the information
+// that made them stop at s is not available to these models. So such a round also trains them, with
+// the answer of each arm j > s drawn from the model of (s, j), which reads all the information at s.
+// The disagreement of s and j is drawn; i < s disagrees with j if exactly one of (i, s) and (s, j)
+// disagrees. If both do, j may agree with i or give a third answer: this is drawn with the observed
+// share, which starts at 1 for a third answer (docs/revealed.md).
 #pragma once
 
 #include <vector>
@@ -19,20 +19,22 @@ class DrawnAnswers {
 public:
     explicit DrawnAnswers(std::shared_ptr<const Config> config);
 
-    // Whether answers to some questions are not those of the arms that ran.
+    // Whether answers must be completed or rearranged before learning.
     bool needed() const { return config_->reveals() || config_->rule->compares_with_last(); }
 
-    // Learn how far draws are off, from a round that the rule would have stopped and that went on at
-    // random. Models have not learned from it yet.
+    // Update the corrections of draws from a round that exploration continued beyond the stop of the
+    // rule. Call it before the models learn from the round.
     void correct(ContextValues& values, const Observation& round);
 
-    // The answers of a round to all questions, after so many other rounds. Valid until the next call.
-    const unsigned char* complete(ContextValues& values, const Observation& round, std::int64_t rounds);
+    // The answers of a round to all questions, after ``rounds`` others. Valid until the next call.
+    const unsigned char* complete(ContextValues& values, const Observation& round,
+                                  std::int64_t rounds);
 
     void serialize(Archive& archive);
 
 private:
-    // Of rounds in which i and s, and s and j disagreed (i < s < j): in how many i and j did.
+    // Rounds in which both i and s and s and j disagreed (i < s < j), and how many of them had a
+    // third answer (i and j disagreed, too).
     struct Third {
         double seen = 0.0, different = 0.0;
     };
@@ -45,9 +47,9 @@ private:
     static double rounded_logit(ContextValues& values, std::size_t question);
 
     std::shared_ptr<const Config> config_;
-    std::vector<Third> thirds_;            // (n_arms, n_arms, n_arms), or none
-    std::vector<Correction> corrections_;  // of each question's draws, or none
-    std::vector<unsigned char> answers_;   // what `complete` returns
+    std::vector<Third> thirds_;            // (n_arms, n_arms, n_arms), or empty
+    std::vector<Correction> corrections_;  // for each question, or empty
+    std::vector<unsigned char> answers_;   // the result of `complete`
 };
 
 }  // namespace stopwise

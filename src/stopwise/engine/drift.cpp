@@ -7,15 +7,16 @@ namespace stopwise {
 
 namespace {
 
-constexpr std::size_t kLatest = 256;   // rounds that are kept
-constexpr std::int64_t kLeast = 32;    // residuals of a bucket
-constexpr std::size_t kBuckets = 48, kFresh = 12;  // how many, and how many of them are not joined
-// Heuristic, in standard deviations: a rule that goes on only where it expects disagreement learns
-// where it expected too much, not where too little. Its model has a bias that moves as it learns.
+constexpr std::size_t kLatest = 256;   // size of the ring buffer in rounds
+constexpr std::int64_t kLeast = 32;    // minimum number of residuals to test
+// maximum number of buckets, and of recent ones that are not merged
+constexpr std::size_t kBuckets = 48, kFresh = 12;
+// Heuristic, in standard deviations. A rule that continues only where it expects disagreement
+// corrects overestimates but not underestimates, so its model has a bias that changes as it learns.
 constexpr double kSmallest = 0.1;
-constexpr double kMost = 1e300;  // of a restored estimate
+constexpr double kMost = 1e300;  // limit of a restored estimate
 
-// p̂ in units, by the features of a pair.
+// p̂ in units of 1/kResidualUnit, from the features of a pair.
 std::int64_t chance(const double* phi, const std::vector<double>& theta) {
     double logit = 0.0;
     for (std::size_t c = 0; c < theta.size(); ++c) logit += phi[c] * theta[c];
@@ -34,7 +35,7 @@ std::optional<Adwin::Cut> Adwin::add(const Bucket& residuals) {
     } else {
         buckets_.push_back(residuals);
     }
-    if (buckets_.size() > kBuckets) {  // join the two old neighbours that have fewest residuals
+    if (buckets_.size() > kBuckets) {  // merge the two old neighbours with the fewest residuals
         std::size_t fewest = 0;
         const auto rows = [&](std::size_t k) { return buckets_[k].rows + buckets_[k + 1].rows; };
         for (std::size_t k = 1; k + 1 < buckets_.size() - kFresh; ++k) {
@@ -85,7 +86,8 @@ std::optional<Adwin::Cut> Adwin::cut() {
         const double before = std::clamp(after - shift / kResidualUnit, 0.0, 1.0);
         best = Cut{buckets_[k + 1].first, before, after};
     }
-    if (best) buckets_.erase(buckets_.begin(), buckets_.begin() + static_cast<std::ptrdiff_t>(last_before) + 1);
+    if (best) buckets_.erase(buckets_.begin(),
+                             buckets_.begin() + static_cast<std::ptrdiff_t>(last_before) + 1);
     return best;
 }
 
@@ -109,7 +111,7 @@ void Adwin::serialize(Archive& archive, std::int64_t rounds) {
     for (Bucket& bucket : buckets_) {
         archive.count(bucket.rows, rounds, "residuals");
         archive.pass(&bucket.sum, 1);
-        // A residual is at most one either way; of a model that was moved to, far within twenty.
+        // Residuals are within ±1; shifts to new models keep them well within ±20.
         const double rows = static_cast<double>(bucket.rows), most = 20.0 * kResidualUnit;
         archive.check(std::fabs(static_cast<double>(bucket.sum)) <= most * rows, "residuals");
         archive.pass(&bucket.squares, 1);
@@ -122,14 +124,15 @@ void Adwin::serialize(Archive& archive, std::int64_t rounds) {
     }
 }
 
-// A rule that compares each arm with the last one has models of these pairs only.
+// A rule that compares each arm with the last has models of these pairs only.
 Drift::Drift(const Config& config)
     : reveals_(config.reveals()), width_(config.width), n_arms_(config.n_arms), latest_(kLatest) {
     for (std::size_t i = 0; i < config.n_arms; ++i) {
         for (std::size_t j = i + 1; j < config.n_arms; ++j) {
             if (config.rule->compares_with_last() && j < config.last()) continue;
             const Scope& scope = config.scope_of(config.pair(i, j));
-            const std::size_t pairs = config.rule->compares_with_last() ? config.last() : config.n_pairs();
+            const std::size_t pairs =
+                config.rule->compares_with_last() ? config.last() : config.n_pairs();
             const Adwin window(kFalseAlarm / static_cast<double>(pairs));
             watched_.push_back({i, j, config.pair(i, j), scope.offset, scope.dim, {}, window});
         }
@@ -162,14 +165,14 @@ std::vector<Change> Drift::add(const double* row, const Observation& round,
     return changes;
 }
 
-// Whether a round counts for a pair: both arms ran and, where stages reveal the context, going from i
-// to j did not depend on what came after i.
+// Whether a round counts for a pair: both arms ran and, where stages reveal the context, continuing
+// from i to j did not depend on information revealed after i.
 bool Drift::counts(const Round& round, const Watched& pair) const {
     const bool independent = !reveals_ || pair.j == pair.i + 1 || round.rule_stop <= pair.i;
     return round.stop >= pair.j && independent;
 }
 
-// Test the rounds that were added last, of so many that were learned.
+// Test the latest rounds of the buffer, after ``rounds`` learned rounds.
 std::vector<Change> Drift::test(std::size_t begin, std::int64_t rounds) {
     std::vector<Change> changes;
     for (std::size_t k = 0; k < watched_.size(); ++k) {
@@ -181,7 +184,8 @@ std::vector<Change> Drift::test(std::size_t begin, std::int64_t rounds) {
             if (!counts(round, pair)) continue;
             const std::int64_t differs = round.differ[k];
             const std::int64_t expected = chance(round.row.data() + pair.offset, pair.theta);
-            const std::int64_t residual = static_cast<std::int64_t>(kResidualUnit) * differs - expected;
+            const std::int64_t residual =
+                static_cast<std::int64_t>(kResidualUnit) * differs - expected;
             ++sums.rows;
             sums.sum += residual;
             sums.squares += residual * residual;
@@ -195,13 +199,13 @@ std::vector<Change> Drift::test(std::size_t begin, std::int64_t rounds) {
     return changes;
 }
 
-// Take the policy's estimates as the model; ½ for a pair that has none.
+// Copy the policy's estimates as the model; p̂ = ½ for a pair without one.
 void Drift::fit(const Estimates& estimates) {
     for (Watched& pair : watched_) {
         std::vector<double> theta = estimates.theta(pair.pair);
         theta.resize(pair.dim, 0.0);
         std::swap(theta, pair.theta);
-        if (theta.empty()) continue;  // there was no model before
+        if (theta.empty()) continue;  // no previous model
         const bool any = std::any_of(latest_.begin(), latest_.end(),
                                      [&](const Round& round) { return counts(round, pair); });
         std::int64_t moved = 0, n = 0;

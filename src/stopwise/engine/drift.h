@@ -1,13 +1,13 @@
-// The change alarm: whether arms disagree more, or less, than they did before (docs/drift.md).
+// Detection of changes in the disagreement of arms (docs/drift.md).
 //
-// A residual is d − p: whether two arms disagreed in a round that revealed both, less the chance that
-// a model of earlier rounds gave it. The residuals of each pair go through ADWIN (Bifet and Gavaldà,
-// "Learning from time-changing data with adaptive windowing", 2007). The model is the policy's own as of
-// 256, 512, 1024, … rounds, and so again after a change; the windows then move by the mean difference
-// of the two models over the latest rounds.
+// A residual is d − p: whether two arms disagreed in a round that ran both, minus the probability
+// predicted by a model of earlier rounds. ADWIN (Bifet and Gavaldà, "Learning from time-changing data
+// with adaptive windowing", 2007) monitors the residuals of each pair. The model is a copy of the
+// policy's own after 256, 512, 1024, … rounds, restarting after a change; a new copy shifts the
+// windows by the mean difference of the two models over the latest rounds.
 //
-// Alarms are the same bits on every machine: sums are integers, chances and logarithms are the
-// engine's, and everything else is + − × ÷ √ of single numbers.
+// Alarms are bit-identical on every machine: sums are integers, probabilities and logarithms are the
+// engine's, and all other operations are + − × ÷ √.
 #pragma once
 
 #include <array>
@@ -19,24 +19,26 @@
 
 namespace stopwise {
 
-inline constexpr std::size_t kTestBatch = 64;           // rounds that are tested at once
-inline constexpr double kResidualUnit = 10'000.0;  // in which residuals are counted, as integers
-// δ of ADWIN for all pairs together; docs/drift.md has the rate of false alarms.
+inline constexpr std::size_t kTestBatch = 64;      // rounds per test
+// residuals are stored as integer multiples of 1/this
+inline constexpr double kResidualUnit = 10'000.0;
+// δ of ADWIN for all pairs together; docs/drift.md has the measured rate of false alarms.
 inline constexpr double kFalseAlarm = 0.002;
 
-// Two arms disagree more, or less, than they did in such contexts.
+// A detected change in how often two arms disagree.
 struct Change {
-    std::int64_t round;  // about when it changed
+    std::int64_t round;  // estimated round of the change
     std::size_t i, j;
-    double before, after;   // disagreement; before: what the latest contexts would have shown then
-    std::int64_t noticed;   // the round after which there was an alarm
+    // disagreement on the latest contexts, expected without the change and actual
+    double before, after;
+    std::int64_t noticed;  // the round after which it was detected
 };
 
-// The residuals of a pair since its last change, in ten-thousandths, in buckets.
+// The residuals of a pair since its last change, in units of 1/kResidualUnit, in buckets.
 class Adwin {
 public:
     struct Bucket {
-        std::int64_t rows, sum, squares, disagreed, first;  // ``first``: the round it begins with
+        std::int64_t rows, sum, squares, disagreed, first;  // ``first``: its first round
     };
     struct Cut {
         std::int64_t round;
@@ -44,11 +46,11 @@ public:
     };
     explicit Adwin(double chance) : chance_(chance) {}
 
-    // Add residuals; return where they changed, if they did. What came before is dropped.
+    // Add residuals. If a change is detected, drop the residuals before it and return it.
     std::optional<Cut> add(const Bucket& residuals);
     // Drop the buckets that begin before a round.
     void forget(std::int64_t before);
-    // Add a number to every residual: the model that they are relative to has changed.
+    // Add a number to every residual, because their model has changed.
     void move(std::int64_t by);
 
     const std::vector<Bucket>& buckets() const { return buckets_; }
@@ -66,7 +68,7 @@ class Drift {
 public:
     explicit Drift(const Config& config);
 
-    // Add a round that was learned, by its features; return the changes that it made noticeable.
+    // Add a learned round, by its features; return the changes detected.
     std::vector<Change> add(const double* row, const Observation& round,
                             const Estimates& estimates);
 
@@ -74,15 +76,15 @@ public:
     void serialize(Archive& archive, std::int64_t rounds);
 
 private:
-    // A pair of arms, and where its features are.
+    // A monitored pair of arms and the position of its features.
     struct Watched {
         std::size_t i, j, pair, offset, dim;
-        std::vector<double> theta;  // the model; none before the first fit
+        std::vector<double> theta;  // the model; empty before the first fit
         Adwin window;
     };
     struct Round {
         std::vector<double> row;
-        std::vector<unsigned char> differ;  // of each pair watched; 0 for arms that did not run
+        std::vector<unsigned char> differ;  // for each watched pair; 0 for arms that did not run
         std::size_t stop = 0, rule_stop = 0;
     };
 
@@ -94,7 +96,7 @@ private:
     std::size_t width_, n_arms_;
     std::vector<Watched> watched_;
     std::int64_t seen_ = 0, era_ = 0;  // rounds added so far, and at the last change
-    std::vector<Round> latest_;  // a ring
+    std::vector<Round> latest_;        // ring buffer
 };
 
 }  // namespace stopwise

@@ -7,7 +7,7 @@ namespace stopwise {
 
 namespace {
 
-constexpr double kLongest = 1.01;  // ‖φ‖² ≤ 1, with room for rounding
+constexpr double kLongest = 1.01;  // ‖φ‖² ≤ 1, with a margin for rounding
 
 }  // namespace
 
@@ -26,7 +26,7 @@ Estimates::Estimates(std::shared_ptr<const Config> config)
     phi_.assign(widest, 0.0);
 }
 
-// Rounds as they count: all, or Σ_k e^{−rate·k}.
+// The sum of the weights of all rounds: their number, or Σ_k e^{−rate·k}.
 double Estimates::effective_rounds() const {
     const auto n = static_cast<double>(rounds_);
     const auto lost = [](double x) {  // 1 − e⁻ˣ, also for small x
@@ -54,8 +54,8 @@ void Estimates::advance() {
     for (Model& model : models_) model.advance(now);
 }
 
-// Let V lose what it loses until ``now``, add a row if one is given, and factor it if anything reads
-// it. Its base is not forgotten.
+// Decay V to ``now``, add a row unless null, and factor V if anything reads it. The initial
+// multiple of I does not decay.
 void Estimates::forget(Gram& gram, std::size_t d, const double* phi, double now) const {
     const double share = exp(-config_->rate * (now - gram.now));
     const std::size_t stride = padded(d);
@@ -87,7 +87,7 @@ Factor Estimates::gram(std::size_t question) const {
 }
 
 void Estimates::learn(const double* row, std::size_t stop, const unsigned char* answers) {
-    if (stop >= config_->grams[0].from) {  // otherwise too soon for any model to learn from
+    if (stop >= config_->grams[0].from) {  // otherwise too short for any model to learn from
         history_.append(stored_row(row, stop).data(), stop, answers, rounds_);
         const double now = static_cast<double>(rounds_) + 1.0;
         for (std::size_t g = 0; g < grams_.size(); ++g) {
@@ -112,7 +112,7 @@ const std::vector<double>& Estimates::stored_row(const double* row, std::size_t 
     row_.assign(row, row + config_->width);
     for (std::size_t g = 0; g < grams_.size(); ++g) {
         const Scope& scope = config_->grams[g];
-        // the first of those with the same features belongs to the earliest arm
+        // the first V with the same features belongs to the earliest arm
         if (scope.from > stop && (g == 0 || config_->grams[g - 1].offset != scope.offset)) {
             std::fill_n(row_.begin() + static_cast<std::ptrdiff_t>(scope.offset), scope.dim, 0.0);
         }
@@ -129,7 +129,7 @@ void Estimates::summarise_old_rows() {
 void Estimates::count_round() {
     ++rounds_;
     if (config_->forced_rounds || explored_) return;
-    const double level = config_->rule->min_eigenvalue() * (1.0 - 1e-9);  // V carries rounding
+    const double level = config_->rule->min_eigenvalue() * (1.0 - 1e-9);  // V has rounding errors
     explored_ = std::all_of(grams_.begin(), grams_.end(),
                             [&](const Gram& gram) { return gram.factor.exceeds(level); });
 }
@@ -183,7 +183,7 @@ void Estimates::serialize_gram(std::size_t g, Archive& archive) {
     Gram& gram = grams_[g];
     const Scope& scope = config_->grams[g];
     if (config_->rate > 0.0) {
-        const double most = 1.0 + 1.0 / config_->rate;  // also of rows that were dropped
+        const double most = 1.0 + 1.0 / config_->rate;  // including dropped rows
         archive.between(&gram.count, 1, 0.0, most, "number of observations");
         archive.between(gram.sums.data(), gram.sums.size(), -kLongest * most, kLongest * most, "sum");
         archive.between(&gram.now, 1, 0.0, static_cast<double>(rounds_), "number of rounds");

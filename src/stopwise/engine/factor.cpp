@@ -70,7 +70,7 @@ std::vector<double> Factor::inverse() const {
         solve(column.data());
         std::copy_n(column.begin(), d_, a.begin() + static_cast<std::ptrdiff_t>(k * d_));
     }
-    for (std::size_t i = 0; i < d_; ++i) {  // symmetric to the last bit
+    for (std::size_t i = 0; i < d_; ++i) {  // bitwise symmetric
         for (std::size_t j = 0; j < i; ++j) a[i * d_ + j] = a[j * d_ + i];
     }
     return a;
@@ -84,14 +84,14 @@ double Factor::largest_ratio(const std::vector<double>& b) const {
         solve(column.data());
         for (std::size_t r = 0; r < d_; ++r) power[r * d_ + k] = column[r];
     }
-    double logarithm = 0.0;  // of what the powers were divided by, as a factor of the eigenvalue
+    double logarithm = 0.0;  // log of the scale that was divided out, per power of the eigenvalue
     for (int squarings = 0;; ++squarings) {
         double trace = 0.0;
         for (std::size_t k = 0; k < d_; ++k) trace += power[k * d_ + k];
         if (!(trace > 0.0)) return 0.0;
         const double exponent = static_cast<double>(1 << squarings);
         logarithm += log(trace) / exponent;
-        if (squarings == 5) return 1.001 * exp(logarithm);  // with room for rounding
+        if (squarings == 5) return 1.001 * exp(logarithm);  // with a margin for rounding
         for (double& entry : power) entry /= trace;
         std::fill(square.begin(), square.end(), 0.0);
         for (std::size_t r = 0; r < d_; ++r) {
@@ -107,7 +107,7 @@ double Factor::largest_ratio(const std::vector<double>& b) const {
 }
 
 bool Factor::exceeds(double level) const {
-    for (std::size_t k = 0; k < d_; ++k) {  // no pivot is less than the least eigenvalue
+    for (std::size_t k = 0; k < d_; ++k) {  // pivots are at least the smallest eigenvalue
         if (!(reciprocal_[k] * level < 1.0 + 1e-9)) return false;
     }
     std::vector<double> a = matrix();

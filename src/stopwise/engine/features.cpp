@@ -13,12 +13,12 @@ namespace stopwise {
 namespace {
 
 constexpr double kStandardBound = 3.0;
-constexpr double kWeights[3] = {3.0, 1.0, 0.5};  // of a monomial of a `StandardMap`, by its degree
-// Of ten numbers; heuristic: more features cost more rounds to learn than they are worth.
+constexpr double kWeights[3] = {3.0, 1.0, 0.5};  // weight of a monomial of `StandardMap` by degree
+// The count for ten coordinates. Heuristic: more features take more rounds to learn than they save.
 constexpr std::size_t kMostProducts = 66;
 constexpr double kLeastScale = 1e-300;
 constexpr double kMost = std::numeric_limits<double>::max();
-constexpr double kLongest = 1.0 + 1e-9;  // norm of features, with room for rounding
+constexpr double kLongest = 1.0 + 1e-9;  // maximum norm of features, with a margin for rounding
 
 std::vector<std::vector<std::size_t>> monomials_of(const StandardMap& map, std::size_t dim) {
     std::vector<std::vector<std::size_t>> monomials{{}};
@@ -33,7 +33,7 @@ std::vector<std::vector<std::size_t>> monomials_of(const StandardMap& map, std::
     return monomials;
 }
 
-// The largest norm of the features, before they are multiplied by ``size``.
+// The largest possible norm of the features before multiplication by ``size``.
 double largest_norm(const StandardMap& map, std::size_t dim) {
     double squares = 0.0;
     for (const auto& monomial : monomials_of(map, dim)) {
@@ -80,9 +80,9 @@ FeatureMaps::FeatureMaps(std::size_t n_arms, std::size_t context_dim, std::vecto
     arrange();
 }
 
-// Make the maps of slots that are `StandardMap`, and place all slots in the row.
+// Create the monomials of `StandardMap` slots, and compute the offsets of all slots.
 void FeatureMaps::arrange() {
-    double largest = 0.0;  // one number for all slots, as one prior serves them
+    double largest = 0.0;  // shared by all slots, because they have the same prior
     for (std::size_t s = 0; s < slots_.size(); ++s) {
         if (slots_[s].standard) {
             largest = std::max(largest, largest_norm(*slots_[s].standard, input_dim(s)));
@@ -217,7 +217,7 @@ FeatureMaps FeatureMaps::fitted(const std::vector<std::vector<double>>& inputs) 
         map.degree = products <= kMostProducts ? 2 : 1;
         map.size.reset();
         const std::size_t dim = input_dim(s);
-        if (inputs[s].empty()) continue;  // it keeps its scale
+        if (inputs[s].empty()) continue;  // keeps its previous scale
         const Scaling scaling = fit_scaling(inputs[s].data(), inputs[s].size() / dim, dim);
         map.center = scaling.center;
         map.scale = scaling.scale;

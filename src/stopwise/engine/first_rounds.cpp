@@ -13,7 +13,8 @@ constexpr double kMost = std::numeric_limits<double>::max();
 
 }  // namespace
 
-std::vector<double> FirstRounds::padded_context(const PartialContext& partial, std::size_t n_available) const {
+std::vector<double> FirstRounds::padded_context(const PartialContext& partial,
+                                                std::size_t n_available) const {
     std::vector<double> context(partial.context, partial.context + n_available);
     context.resize(context_dim_, 0.0);
     return context;
@@ -30,7 +31,8 @@ std::vector<unsigned char> FirstRounds::revealed(const unsigned char* differ,
     return revealed;
 }
 
-void FirstRounds::add(const PartialContext& partial, std::size_t n_available, const Observation& round) {
+void FirstRounds::add(const PartialContext& partial, std::size_t n_available,
+                      const Observation& round) {
     rounds_.push_back({padded_context(partial, n_available), revealed(round.answers, round.stop + 1),
                        round.stop, round.rule_stop, round.may_request});
 }
@@ -98,7 +100,7 @@ void FirstRounds::serialize_values(Archive& archive, std::vector<double>& contex
     }
     archive.between(context.data(), context.size(), -kMost, kMost, "context");
     archive.pass(differ.data(), differ.size());
-    for (const unsigned char one : differ) archive.check(one <= 1, "disagreement");
+    for (const unsigned char bit : differ) archive.check(bit <= 1, "disagreement");
 }
 
 void FirstRounds::serialize(Archive& archive, std::int64_t rounds) {

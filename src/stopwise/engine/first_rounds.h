@@ -1,7 +1,7 @@
-// The first rounds of a policy, from which feature maps that scale themselves are fitted.
+// Buffer of the first rounds of a policy, to which self-scaling feature maps are fitted.
 //
-// When 8, 16, … 1,024 rounds were learned, the maps are fitted to what was seen, and the rounds are
-// learned again. After the last fit they are forgotten.
+// After 8, 16, … 1,024 rounds, the maps are fitted to the buffered contexts, and the rounds are
+// learned again. After the last fit the buffer is dropped.
 #pragma once
 
 #include <optional>
@@ -19,19 +19,19 @@ public:
     FirstRounds(std::size_t context_dim, std::size_t n_arms)
         : context_dim_(context_dim), n_arms_(n_arms) {}
 
-    // Add a round that was learned, or the label of one. ``n_known`` numbers of the context are known.
+    // Add a learned round or label, with the first ``n_available`` coordinates of the context.
     void add(const PartialContext& partial, std::size_t n_available, const Observation& round);
     void add(const PartialContext& partial, std::size_t n_available, const Label& label);
 
-    // Rounds at which the maps are fitted: these and the powers of two between them.
+    // The maps are fitted after these numbers of rounds and the powers of two between them.
     static constexpr std::size_t kFirstFit = 8, kLastFit = 1024;
 
-    // Whether it is time to fit, and whether that is the last time.
+    // Whether a fit is due, and whether it is the last.
     bool due() const;
     bool full() const;
 
     FeatureMaps fitted(const FeatureMaps& maps) const;
-    // Learn all rounds and labels again, in the order in which they came.
+    // Learn all rounds and labels again, in order.
     void replay(State& state) const;
 
     std::size_t nbytes() const;
@@ -39,13 +39,13 @@ public:
 
 private:
     struct Round {
-        std::vector<double> context;        // zeros for what was not revealed
-        std::vector<unsigned char> differ;  // of each pair; 0 for arms that did not run
+        std::vector<double> context;        // zeros for coordinates that were not revealed
+        std::vector<unsigned char> differ;  // for each pair; 0 for arms that did not run
         std::size_t stop = 0, rule_stop = 0;
         bool may_request = false;
     };
     struct RoundLabel {
-        std::size_t after = 0;  // how many rounds
+        std::size_t after = 0;  // the number of rounds before it
         std::vector<double> context;
         std::vector<unsigned char> differ, right;
         std::size_t rule_stop = 0;

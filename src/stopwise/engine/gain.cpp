@@ -7,16 +7,17 @@ namespace stopwise {
 
 namespace {
 
-// Far beyond any sum of squares of real labels; a damaged file may come near it.
+// A limit for restored sums of squares, far above real ones.
 constexpr double kMostMissed = 1e100;
-// Heuristics, chosen by simulation over real cascades and worlds with a minority (docs/labels.md).
+// Heuristics, tuned on real cascades and simulated minorities (docs/labels.md).
 constexpr double kPriorMean = 0.5;
-constexpr double kWorst = 1.0;  // what a missing label counts as: j right, i wrong
-constexpr double kPooledSlope = 0.12;  // prior deviation per standard deviation of a coordinate
+constexpr double kWorst = 1.0;  // value of a missing label: j right, i wrong
+// prior standard deviation per standard deviation of a coordinate
+constexpr double kPooledSlope = 0.12;
 constexpr double kLocalSlope = 2.0;
-constexpr double kWidth = 0.25;       // standard deviations that are added
-constexpr double kPriorLabels = 10.0;  // how many labels the prior noise variance, 1, counts for
-constexpr double kMostFeature = 1.001;  // |φ_c| ≤ 1, with room for rounding
+constexpr double kWidth = 0.25;       // of the local regression, in standard deviations
+constexpr double kPriorLabels = 10.0;  // weight of the prior noise variance, 1, in labels
+constexpr double kMostFeature = 1.001;  // |φ_c| ≤ 1, with a margin for rounding
 
 }  // namespace
 
@@ -31,7 +32,7 @@ Numbers Gain::Regression::features(const double* phi) const {
     return psi;
 }
 
-// Add one observation, or take one away if ``times`` is −1.
+// Add an observation, or remove it if ``times`` is −1.
 void Gain::Regression::add(const Numbers& psi, double value, double times) {
     for (std::size_t c = 0; c < d; ++c) {
         const double share = times * psi[c];
@@ -40,7 +41,7 @@ void Gain::Regression::add(const Numbers& psi, double value, double times) {
     }
 }
 
-// Fit to these observations, and to ``others`` if there are any.
+// Fit to these observations and, unless null, those of ``others``.
 void Gain::Regression::fit(double noise, const Regression* others) {
     Numbers a = gram;
     weights = moment;
@@ -79,13 +80,14 @@ double Gain::bound(const Regression& pooled, const Regression& local, const doub
 }
 
 Gain::Upper Gain::upper(const double* phi) const {
-    const auto came = static_cast<double>(labels_), requested = came + static_cast<double>(missing_);
+    const auto n_received = static_cast<double>(labels_);
+    const auto n_requested = n_received + static_cast<double>(missing_);
     if (labels_ == 0) return {1.0, missing_ > 0 ? 0.0 : 1.0};
     const double received = bound(pooled_, local_, phi);
     if (missing_ == 0) return {received, 1.0};
     const double all = bound(missing_pooled_, missing_local_, phi);
     if (all <= received) return {received, 1.0};
-    return {all, came / requested};
+    return {all, n_received / n_requested};
 }
 
 void Gain::learn(const double* phi, double gain) {
@@ -113,7 +115,7 @@ void Gain::remove_missing(const double* phi) {
     stale_ = true;
     for (Regression* sums : {&missing_pooled_, &missing_local_}) {
         sums->add(sums->features(phi), kWorst - kPriorMean, -1.0);
-        if (missing_ == 0) sums->clear();  // of rounding
+        if (missing_ == 0) sums->clear();  // removes rounding errors
         for (std::size_t c = 0; c < sums->d; ++c) {
             double& square = sums->gram[c * sums->stride + c];
             square = std::max(square, 0.0);
@@ -140,7 +142,7 @@ void Gain::serialize(Archive& archive) {
         const std::size_t d = regression->d, stride = regression->stride;
         const bool of_missing = regression == &missing_pooled_ || regression == &missing_local_;
         if (of_missing && missing_ == 0) continue;
-        // ψ_c ≤ longest, and a label is a value from −3/2 to 1/2; one more label, for rounding
+        // ψ_c ≤ longest, and values are from −3/2 to 1/2; one more label as a margin for rounding
         const double longest = std::max(1.0, kMostFeature * regression->slope);
         const double most = 1.0 + static_cast<double>(of_missing ? missing_ : labels_);
         archive.between(regression->moment.data(), d, -1.5 * most * longest, 1.5 * most * longest,

@@ -1,15 +1,15 @@
-// What labels have shown of one pair of arms: what going on gains where the two disagree,
+// The label estimate of a pair of arms: the gain of continuing where the two disagree,
 //
 //     g_ij(x) = E[1{j right} − 1{i right} | i and j disagree, x],   between −1 and 1.
 //
-// Going on from i to j then corrects p_ij(x)·g_ij(x). Two linear regressions estimate g, both with a
-// Gaussian prior around ½ and in closed form. In the pooled one slopes are small, so that a few
-// labels count everywhere; the local one has wide slopes and no products, and its width shows where
-// labels are missing. The upper value is the larger mean and a part of the local width: labels of
-// many contexts do not speak for a few others (docs/labels.md).
+// Continuing from i to j corrects p_ij(x)·g_ij(x). Two linear regressions in closed form estimate g,
+// both with a Gaussian prior around ½. The pooled regression has small slopes, so that a few labels
+// inform all contexts. The local regression has wide slopes and no products, and its width shows
+// where labels are missing. The upper value is the larger mean plus a fraction of the local width, so
+// that the labels of many contexts do not decide for a few others (docs/labels.md).
 //
-// A label that was asked for and is missing counts as the worst that it could say at its context, a
-// gain of 1. The upper value is then the larger of two: of the labels that came, and of all.
+// A requested label that is missing counts as the worst possible one, a gain of 1. The upper value is
+// the larger of two: from the received labels, and from all including missing ones.
 #pragma once
 
 #include "factor.h"
@@ -18,25 +18,25 @@ namespace stopwise {
 
 class Gain {
 public:
-    // For contexts of ``dim`` features, of which the first ``linear`` are no products, and whose
-    // models have this ridge.
+    // ``linear`` is the number of leading features that are not products; ``ridge`` is that of the
+    // models.
     Gain(std::size_t dim, std::size_t linear, double ridge);
 
-    // The upper value of g at a context, 1 while there are no labels; and the share of labels that
-    // came, if it would be lower without those that are missing, else 1.
+    // The upper value of g at a context, 1 without labels; and the share of labels received, if
+    // missing labels increase the upper value, else 1.
     struct Upper {
         double gain, response;
     };
     Upper upper(const double* phi) const;
 
-    // Learn from one label of a round in which the two disagreed.
+    // Learn from the label of a round in which the two disagreed.
     void learn(const double* phi, double gain);
 
-    // Count a label of such a round as missing, or no longer. `refit` must follow.
+    // Count a label of such a round as missing, or stop counting it. Call `refit` afterwards.
     void add_missing(const double* phi);
     void remove_missing(const double* phi);
 
-    // Fit the regressions that count missing labels, if anything has changed.
+    // Fit the regressions with missing labels if they have changed.
     void refit();
 
     std::int64_t labels() const { return labels_; }
@@ -65,9 +65,9 @@ private:
     double bound(const Regression& pooled, const Regression& local, const double* phi) const;
 
     std::int64_t labels_ = 0, missing_ = 0;
-    double residuals_ = 0.0;  // squares of what the pooled mean missed, one label ahead
-    Regression pooled_, local_;                  // of the labels that came
-    Regression missing_pooled_, missing_local_;  // sums over missing labels, weights of all
+    double residuals_ = 0.0;  // sum of squared one-step-ahead residuals of the pooled mean
+    Regression pooled_, local_;                  // of the received labels
+    Regression missing_pooled_, missing_local_;  // sums over missing labels, weights of all labels
     bool stale_ = false;                         // whether these weights are out of date
 };
 

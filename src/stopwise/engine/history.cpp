@@ -5,7 +5,7 @@ namespace stopwise {
 namespace {
 
 constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
-constexpr double kLongAgo = 600.0;  // e to the power of this is far from overflow
+constexpr double kLongAgo = 600.0;  // e^600 is far from overflow
 constexpr std::int32_t kMostOften = std::numeric_limits<std::int32_t>::max();
 
 }  // namespace
@@ -22,7 +22,7 @@ History::History(std::size_t n_arms, std::size_t width, std::vector<std::size_t>
 std::uint64_t History::hash(const double* row, std::size_t stop) const {
     std::uint64_t h = 0x9e3779b97f4a7c15ULL ^ stop;
     for (std::size_t c = 0; c < width_; ++c) {
-        const double value = row[c] + 0.0;  // −0 and 0 are one context
+        const double value = row[c] + 0.0;  // maps −0 to 0, the same context
         std::uint64_t bits;
         std::memcpy(&bits, &value, sizeof bits);
         h = (h ^ bits) * 0xd6e8feb86659fd93ULL;
@@ -31,12 +31,12 @@ std::uint64_t History::hash(const double* row, std::size_t stop) const {
     return h;
 }
 
-// The place of this row among those that are counted, or kNowhere.
+// The position of this row among the counted rows, or kNowhere.
 std::size_t History::find(const double* row, std::size_t stop, std::uint64_t hash) const {
     const auto [first, last] = index_.equal_range(hash);
     for (auto entry = first; entry != last; ++entry) {
         const std::size_t place = entry->second, r = place % kBlock;
-        if (place / kBlock >= counted_[stop].size()) continue;  // the hash of another stop
+        if (place / kBlock >= counted_[stop].size()) continue;  // belongs to another stop
         const Block& block = counted_[stop][place / kBlock];
         bool same = r < block.rows;
         for (std::size_t c = 0; c < width_ && same; ++c) same = block.x[c * kBlock + r] == row[c];
@@ -62,7 +62,7 @@ void History::put(Block& block, const double* row) {
     ++rows_;
 }
 
-// Drop the rounds that have no weight left.
+// Drop blocks whose weight is below kDropWeight.
 void History::forget(std::int64_t round) {
     const double oldest = static_cast<double>(round) + log(kDropWeight) / rate_;
     for (Blocks& blocks : single_) {
@@ -109,7 +109,7 @@ void History::append(const double* row, std::size_t stop, const unsigned char* a
     }
 }
 
-// The weight of a row when that of the block's first row was 1.
+// The weight of a row relative to the block's first row.
 double History::weight(const Block& block, std::size_t r) const {
     return exp(std::min(rate_ * (block.rounds[r] - block.rounds[0]), kLongAgo));
 }
@@ -121,7 +121,7 @@ void History::tally(const Block& block, std::size_t question, double now, double
         const double age = rate_ * (now - 1.0 - block.rounds[0]), first = exp(-age);
         for (std::size_t r = 0; r < kBlock; ++r) seen[r] = first * block.weights[r];
         for (std::size_t r = 0; age >= kLongAgo && r < block.rows; ++r) {
-            seen[r] = exp(-rate_ * (now - 1.0 - block.rounds[r]));  // the product may not be a number
+            seen[r] = exp(-rate_ * (now - 1.0 - block.rounds[r]));  // the product could be 0·∞
         }
         for (std::size_t r = 0; r < kBlock; ++r) {
             positive[r] = seen[r] * static_cast<double>(bits >> r & 1);
@@ -205,7 +205,7 @@ void History::serialize(Archive& archive, std::int64_t rounds, double largest, b
     index(archive);
 }
 
-// Save or restore a block of rounds that stopped at ``stop``; ``rounds`` loses as many as it holds.
+// Save or restore a block of rounds that stopped at ``stop``; subtracts its rounds from ``rounds``.
 void History::serialize(Block& block, Archive& archive, std::size_t stop, std::int64_t& rounds,
                       double largest) {
     const auto most = static_cast<double>(kMaxCount);
@@ -229,9 +229,9 @@ void History::serialize(Block& block, Archive& archive, std::size_t stop, std::i
     if (!archive.reading()) return;
     const bool counted = !block.counts.empty();
     for (std::size_t r = 0; r < kBlock; ++r) {
-        const bool here = r < block.rows;
-        const std::int64_t n = counted ? block.counts[r] : here ? 1 : 0;
-        archive.check((here ? n >= 1 : n == 0) && n <= rounds, "count of a context");
+        const bool filled = r < block.rows;
+        const std::int64_t n = counted ? block.counts[r] : filled ? 1 : 0;
+        archive.check((filled ? n >= 1 : n == 0) && n <= rounds, "count of a context");
         rounds -= n;
         for (std::size_t q = 0; counted && q < answered_from_.size(); ++q) {
             const std::int64_t yes = block.positives[q * kBlock + r];
@@ -247,7 +247,7 @@ void History::serialize(Block& block, Archive& archive, std::size_t stop, std::i
     rows_ += block.rows;
 }
 
-// The distinct contexts are listed once more, by stop and place; what is restored is indexed anew.
+// The file also lists the distinct contexts by stop and position. Restoring rebuilds the index.
 void History::index(Archive& archive) {
     std::vector<double> row(width_);
     std::vector<std::uint64_t> listed;
@@ -265,13 +265,13 @@ void History::index(Archive& archive) {
             }
         }
     }
-    std::vector<std::uint64_t> found = listed;
+    std::vector<std::uint64_t> restored = listed;
     std::size_t n = listed.size();
     archive.count(n, static_cast<std::int64_t>(n), "number of distinct contexts");
-    archive.pass(found.data(), n);
-    std::sort(found.begin(), found.end());  // earlier versions list them by age
+    archive.pass(restored.data(), n);
+    std::sort(restored.begin(), restored.end());  // earlier versions list them by age
     std::sort(listed.begin(), listed.end());
-    archive.check(n == listed.size() && found == listed, "index of contexts");
+    archive.check(n == listed.size() && restored == listed, "index of contexts");
 }
 
 }  // namespace stopwise

@@ -1,9 +1,9 @@
-// Compiled once for each set of instructions, with STOPWISE_KERNELS as the name of its namespace.
+// Compiled once per instruction set, with STOPWISE_KERNELS as the name of its namespace.
 #include "kernels.h"
 
 #include "simd.h"
 
-// Four groups of lanes: sums that do not wait for each other.
+// Four independent groups of lanes, to hide latency.
 #if defined(__clang__)
 #define FOUR(g) _Pragma("clang loop unroll(full)") for (std::size_t g = 0; g < 4; ++g)
 #elif defined(__GNUC__)
@@ -56,19 +56,19 @@ void backward(const double* lower, std::size_t d, double* u) {
     }
 }
 
-// 1 in the lanes below a diagonal entry, 0 in the others.
+// 1 in the lanes below the diagonal entry, 0 in the others.
 alignas(32) constexpr double kBelow[kLanes][kLanes] = {
     {0.0, 1.0, 1.0, 1.0}, {0.0, 0.0, 1.0, 1.0}, {0.0, 0.0, 0.0, 1.0}, {0.0, 0.0, 0.0, 0.0}};
 
 // A + w·xxᵀ = L(D + w·ppᵀ)Lᵀ with Lp = x. With t₀ = 1/w and tₖ₊₁ = tₖ + pₖ²/Dₖ the new factors are
 //     D'ₖ = Dₖ·tₖ₊₁/tₖ,    L'ᵣₖ = Lᵣₖ + bₖ·(x − Σ_{c≤k} pc·Lc)ᵣ,    bₖ = pₖ/(Dₖ·tₖ₊₁)
-// and where t grows much, L'ᵣₖ = (tₖ/tₖ₊₁)·Lᵣₖ + bₖ·(x − Σ_{c<k} pc·Lc)ᵣ, which is the same and does
-// not cancel (the composite t-method of Fletcher and Powell, 1974, for w > 0). A'⁻¹x solves
+// and where t grows much, L'ᵣₖ = (tₖ/tₖ₊₁)·Lᵣₖ + bₖ·(x − Σ_{c<k} pc·Lc)ᵣ, which is equal and avoids
+// cancellation (the composite t-method of Fletcher and Powell, 1974, for w > 0). A'⁻¹x solves
 // L'ᵀy = t₀·b, since L'⁻¹x = p·t₀/t and 1/D' is as above.
 double grow(double* lower, double* r, std::size_t d, double* x, double w, double* u) {
     const std::size_t stride = padded(d);
     const double start = 1.0 / w;
-    double before = 0.0;  // Σ pₖ²/Dₖ by itself: t loses it where w is tiny
+    double before = 0.0;  // Σ pₖ²/Dₖ separately, because it vanishes in t if w is tiny
     double t = start;
     for (std::size_t k = 0; k < d; ++k) {
         const double p = x[k];
@@ -86,7 +86,7 @@ double grow(double* lower, double* r, std::size_t d, double* x, double w, double
         const Lanes scale = broadcast(grows ? share : 1.0);
         double* column = lower + k * stride;
         std::size_t c = (k + 1) / 4 * 4;
-        if (c <= k) {  // the lanes that hold the diagonal: nothing up to it changes
+        if (c <= k) {  // the lanes with the diagonal: entries up to it do not change
             const Lanes l = load(column + c), old = load(x + c);
             const Lanes rest = old - ps * l;
             store(x + c, rest);
@@ -110,9 +110,9 @@ void factor(double* a, double* r, std::size_t d, double least) {
     for (std::size_t j = 0; j < d; ++j) {
         double* column = a + j * stride;
         const std::size_t first = j / 4 * 4;
-        // what rounding leaves of a column that the others explain
+        // the rounding error of a column that depends on the others
         const double noise = 2.3e-16 * static_cast<double>(d) * column[j];
-        // take off what earlier columns explain: a_:j −= Σ_k (L_jk·D_k)·L_:k, four columns at once
+        // subtract the projection on earlier columns, a_:j −= Σ_k (L_jk·D_k)·L_:k, four columns at once
         std::size_t k = 0;
         for (; k + 4 <= j; k += 4) {
             const double* l = a + k * stride;
@@ -173,7 +173,7 @@ double weigh(const double* seen, std::size_t rows, double* z, double* positive) 
         const Lanes logits = load(z + row), n = load(seen + row);
         const Lanes e = exp_of_negative(broadcast(0.0) - lane_abs(logits));
         const Lanes inverse = one / (one + e);
-        const Lanes far = e * inverse;  // 1 − μ(z) for z ≥ 0, μ(z) below: neither loses digits
+        const Lanes far = e * inverse;  // 1 − μ(z) for z ≥ 0, else μ(z): no cancellation
         const Lanes slope = far * inverse;
         const Lanes yes = load(positive + row);
         store(positive + row, select_negative(logits, n * far - yes, (n - yes) - n * far));
@@ -207,7 +207,7 @@ void add_hessian(const double* x, std::size_t rows, std::size_t d, const double*
                  double* h) {
     const std::size_t stride = padded(d), last = d - 1;
     alignas(64) double weighted[2][kBlock];
-    // tiles of two columns of h by four rows: eight sums that do not wait for each other
+    // tiles of two columns of h by four rows: eight independent sums
     for (std::size_t c = 0; c < d; c += 2) {
         const std::size_t second = c + 1 < d ? c + 1 : c;
         for (std::size_t row = 0; row < rows; row += kLanes) {
@@ -227,7 +227,7 @@ void add_hessian(const double* x, std::size_t rows, std::size_t d, const double*
                     right[g] += w1 * values;
                 }
             }
-            // entries above the diagonal and beyond d are sums that nobody reads
+            // entries above the diagonal and beyond d are never read
             double* column = h + c * stride + i;
             FOUR(g) column[g] += sum(left[g]);
             if (second != c) FOUR(g) column[stride + g] += sum(right[g]);

@@ -6,15 +6,15 @@ namespace stopwise {
 
 namespace {
 
-constexpr double kEarlyShare = 1.0 / 3.0;   // heuristic: of the labels in all, those asked at once
-constexpr double kEarlyOfRate = 30.0;  // … and their number where a rate is given
+constexpr double kEarlyShare = 1.0 / 3.0;   // heuristic: share of the labels that are requested first
+constexpr double kEarlyOfRate = 30.0;  // … and their number if labels is a share of rounds
 
 }  // namespace
 
 Labels::Labels(std::shared_ptr<const Config> config) : config_(config), gains_(config), trial_(config) {}
 
-// Ask for labels at random among rounds whose arms disagree, more often early; a round that went on
-// at random shows arms that the rule would not have seen, and is always asked for.
+// Sample requests among rounds with disagreements, with a higher probability early. A round that
+// explored reveals arms beyond the rule's stop, and is always requested.
 std::optional<LabelRequest> Labels::request(const Observation& round, std::int64_t rounds) {
     if (config_->labels == 0.0 || !round.may_request) return std::nullopt;
     trial_.advance(rounds, requests_);
@@ -74,7 +74,7 @@ void Labels::serialize(Archive& archive, std::int64_t rounds) {
     trial_.serialize(archive);
     gains_.serialize(archive);
     requests_.serialize(archive, config_->n_arms, config_->width, rounds, kMaxFeature);
-    archive.check(gains_.hold(requests_), "number of missing labels");
+    archive.check(gains_.contain(requests_), "number of missing labels");
 }
 
 }  // namespace stopwise

@@ -78,7 +78,8 @@ bool State::exact_evidence(std::size_t stop, Trace& trace) {
     Effort effort;
     if (!estimates_.solve(models, effort)) return false;
     Workspace workspace(*config_);
-    ContextValues values(estimates_, models, true, labels_.gains(), *config_, workspace, trace.row.data(),
+    ContextValues values(estimates_, models, true, labels_.gains(), *config_, workspace,
+                         trace.row.data(),
           noise(trace.number));
     StoppingTest(*config_, values, workspace, trace.comparisons).compare_up_to(stop);
     return true;
@@ -162,7 +163,8 @@ std::optional<Learned> Learner::observe(const PartialContext& partial, const Obs
     return learn(row_.data(), revealed, round);
 }
 
-Learned Learner::observe_decided(const PartialContext& partial, const Trace& trace, const Observation& round) {
+Learned Learner::observe_decided(const PartialContext& partial, const Trace& trace,
+                                 const Observation& round) {
     if (maps().revealed()) return observe(partial, round).value();
     return learn(trace.row.data(), partial, round);
 }
@@ -194,7 +196,7 @@ void Learner::fit() {
     state_ = std::move(fitted);
     ++fits_;
     if (first_->full()) first_.reset();
-    if (drift_) drift_.emplace(state_.config());  // which begins after the last fit
+    if (drift_) drift_.emplace(state_.config());  // it starts after the last fit
 }
 
 void Learner::watch() {
@@ -224,12 +226,12 @@ std::vector<unsigned char> Learner::save() {
 }
 
 void Learner::restore(const unsigned char* bytes, std::size_t size) {
-    Learner fresh(options_, maps());  // so that nothing changes if the bytes are bad
+    Learner fresh(options_, maps());  // so that invalid bytes change nothing
     Archive from(bytes, size);
     fresh.serialize(from);
     from.end();
     fresh.fits_ = fits_ + 1;
-    if (drift_) fresh.watch();  // it goes on watching
+    if (drift_) fresh.watch();  // restoring keeps it enabled
     *this = std::move(fresh);
 }
 

@@ -32,7 +32,7 @@ double exp(double x) {
     const double k = shifted - kRound;
     const double r = (x - k * kLn2High) - k * kLn2Low;
     const double r2 = r * r;
-    double even = kTaylor[10];  // the terms of even and of odd power, side by side
+    double even = kTaylor[10];  // even and odd powers, in parallel
     double odd = kTaylor[11];
     for (int n = 8; n >= 0; n -= 2) {
         even = even * r2 + kTaylor[n];
@@ -40,7 +40,7 @@ double exp(double x) {
     }
     const double value = 1.0 + (r + r2 * (even + r * odd));
     if (x >= kLeast) return from_bits(bits_of(value) + (bits_of(shifted) << 52));
-    // subnormal: by a detour through a normal number, so that it is rounded once
+    // subnormal: computed via a normal number, so that it is rounded once
     return from_bits(bits_of(value) + ((bits_of(shifted) + 128) << 52)) * 0x1p-128;
 }
 
@@ -57,7 +57,7 @@ double log(double x) {
     exponent += static_cast<double>(static_cast<std::int64_t>(bits >> 52) - 1023);
     bits = (bits & 0x000fffffffffffffULL) + bits_of(0.70710678118654752440);
     const double f = from_bits(bits) - 1.0;
-    // ln(1 + f) = 2·artanh(s) with s = f/(2 + f), arranged so that f itself carries the digits
+    // ln(1 + f) = 2·artanh(s) with s = f/(2 + f), arranged so that f enters without rounding
     const double s = f / (2.0 + f);
     const double s2 = s * s;
     double series = 0.0;
@@ -71,7 +71,7 @@ double log1p(double x) {
     const double u = 1.0 + x;
     if (u == 1.0) return x;
     if (u == kInfinity) return u;
-    return log(u) * (x / (u - 1.0));  // the quotient takes back what rounding did to 1 + x
+    return log(u) * (x / (u - 1.0));  // the quotient corrects the rounding of 1 + x
 }
 
 double sigmoid(double z) {

@@ -8,23 +8,26 @@ namespace stopwise {
 
 namespace {
 
-constexpr double kFullStep = 3.0;     // heuristic: move up to which a full step is tried first
-constexpr double kCautiousStep = 0.5; // move up to which a full step provably descends
-constexpr double kShiftLimit = 0.15;  // heuristic, by benchmark: ρ from which a new Hessian pays
-constexpr double kShiftShare = 0.7;   // … as a share of r: beyond it ρ dominates the certificate
-constexpr double kTypicalMove = 0.5;  // heuristic, measured: the largest move of a logit, of r
-constexpr double kReachAge = 0.25;    // heuristic: the reach is measured anew once e^¼ loose
-constexpr std::size_t kWide = 24;     // heuristic: features from which a Hessian costs many gradients
-constexpr double kWideShift = 1.5;    // heuristic, by benchmark: ρ that is worth it there …
-constexpr double kSureShift = 0.5;    // … while steps need not be sure; full ones descend up to this
-constexpr double kWideGain = 0.8;     // heuristic: what a gradient alone must bring r down to
-constexpr double kStalled = 1e-6;     // what will do where rounding allows no better
-constexpr int kSolveEvery = 64;       // rows after which v is solved for again
-constexpr double kRounding = 1e-15;   // of one row added to the factors, relative to the trace
-constexpr double kLightest = 1e-300;  // a weight is never quite 0: it has an inverse
-constexpr double kFadedPrior = 0.995;  // heuristic: a share of the ridge that is good enough
-constexpr int kRestored = 2;           // heuristic: coordinates of the prior restored in a round
-constexpr double kFaded = 0.5;         // what must be left at once, or the history is read again
+constexpr double kFullStep = 3.0;     // heuristic: largest change of a logit for a full step …
+constexpr double kCautiousStep = 0.5; // … and when cautious: a full step then provably decreases L
+constexpr double kShiftLimit = 0.15;  // heuristic, by benchmark: ρ from which a new Hessian pays off
+constexpr double kShiftShare = 0.7;   // … relative to r, because ρ then dominates the certificate
+constexpr double kTypicalMove = 0.5;  // measured: typical largest change of a logit, relative to r
+// heuristic: log of the looseness at which the reach is remeasured
+constexpr double kReachAge = 0.25;
+// heuristic: features from which a gradient is tried before a Hessian
+constexpr std::size_t kWide = 24;
+constexpr double kWideShift = 1.5;    // heuristic, by benchmark: largest ρ accepted there …
+constexpr double kSureShift = 0.5;    // … and when cautious: full steps decrease L up to this ρ
+constexpr double kWideGain = 0.8;     // heuristic: decrease of r required of a gradient alone
+constexpr double kStalled = 1e-6;     // accuracy accepted if rounding prevents a better one
+constexpr int kSolveEvery = 64;       // rows after which v is recomputed
+constexpr double kRounding = 1e-15;   // error of adding a row to the factors, relative to the trace
+constexpr double kLightest = 1e-300;  // lower limit of a weight, which is inverted
+constexpr double kFadedPrior = 0.995;  // heuristic: share of the ridge below which it is restored
+constexpr int kRestored = 2;           // heuristic: coordinates restored per round
+// share of the weights or the ridge below which the history is read
+constexpr double kFaded = 0.5;
 
 }  // namespace
 
@@ -38,9 +41,9 @@ double Model::logit(const double* phi) const {
     return kernels().dot(phi, estimate_.data(), stride_);
 }
 
-// ‖φ‖ ≤ 1 up to rounding, hence a little more.
+// With a margin for rounding of ‖φ‖ ≤ 1.
 double Model::prior_bound() const {
-    if (!summary_.empty()) return kInfinity;  // a quadratic may be below 0
+    if (!summary_.empty()) return kInfinity;  // a quadratic may be negative
     return 1.0001 * std::sqrt(2.0 * kLn2 * count_ / ridge_);
 }
 
@@ -52,8 +55,8 @@ double Model::decrement() const {
     return std::sqrt(std::max(-kernels().dot(gradient_.data(), step_.data(), stride_), 0.0));
 }
 
-// z such that H(θ_g) is within e^{±z} of the H stored: the shift, that of old rows, what the prior in
-// it lacks, and what it may still have of rows that the history has dropped since it was computed.
+// z such that H(θ_g) is within e^{±z} of the stored H: the shift, that of old rows, the missing part of
+// the prior, and the remainder of rows that the history has dropped since H was computed.
 double Model::hessian_shift() const {
     if (rate_ == 0.0) return shift_;
     const bool none = rate_ * now_ < -log(kDropWeight);
@@ -70,8 +73,8 @@ void Model::find_step() {
     hessian_.solve(step_.data());
 }
 
-// The factors are those of a matrix within (d + since)·1e-15·trace of H, so that the step is wrong
-// by δv with ‖δv‖_H ≤ (d + since)·1e-15·trace·‖v‖/√ridge (docs/certificate.md, step 9); an error of
+// The factors are those of a matrix within (d + since)·1e-15·trace of H, so the step has an error δv
+// with ‖δv‖_H ≤ (d + since)·1e-15·trace·‖v‖/√ridge (docs/certificate-updates.md, step 9); an error of
 // the gradient has the same effect.
 void Model::update_slack() {
     for (std::size_t c = 0; c < stride_; ++c) estimate_[c] = theta_g_[c] + step_[c];
@@ -81,7 +84,7 @@ void Model::update_slack() {
     slack_ = certificate(decrement() + rounding_, reach_, hessian_shift()) + rounding_;
 }
 
-// Forget what rows lose until ``now``; return whether anything changed that the step rests on.
+// Decay the weights of rows to ``now``; return whether the inputs of the step have changed.
 bool Model::fade(double now) {
     const double rounds = now - now_;
     if (rate_ == 0.0 || rounds <= 0.0) return false;
@@ -129,14 +132,15 @@ void Model::advance(double now) {
 void Model::learn(const double* phi, bool answer, double now) {
     fade(now);
     count_ += 1.0;
-    if (!anchored_) return;  // nobody has asked yet: the first anchor will read the history
+    if (!anchored_) return;  // not used yet: the first refinement reads the history
     const Kernels& use = kernels();
     const double at_g = use.dot(phi, theta_g_.data(), stride_);
     double e = exp(-std::fabs(at_g));
-    const double off = (answer == (at_g >= 0.0) ? e : 1.0) / (1.0 + e);  // |μ(z) − d|, all digits
+    // |μ(z) − d| without cancellation
+    const double off = (answer == (at_g >= 0.0) ? e : 1.0) / (1.0 + e);
     const double error = answer ? -off : off;
     double at_h = at_g;
-    if (shift_ > 0.0 || rate_ > 0.0) {  // otherwise θ_h is θ_g
+    if (shift_ > 0.0 || rate_ > 0.0) {  // otherwise θ_h = θ_g
         at_h = use.dot(phi, theta_h_.data(), stride_);
         e = exp(-std::fabs(at_h));
     }
@@ -146,7 +150,7 @@ void Model::learn(const double* phi, bool answer, double now) {
     trace_ += weight;
     double* const inverse_phi = work_.data();
     const double before = hessian_.add(phi, weight, inverse_phi);
-    // Sherman–Morrison applied to −H⁻¹g: the new step differs along H⁻¹φ only
+    // By Sherman–Morrison, the new −H⁻¹g differs along H⁻¹φ only
     const double along = weight * use.dot(phi, step_.data(), stride_) + error;
     for (std::size_t c = 0; c < stride_; ++c) {
         gradient_[c] += error * phi[c];
@@ -159,7 +163,7 @@ void Model::learn(const double* phi, bool answer, double now) {
 }
 
 void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effort& effort) {
-    // Should memory run out before the end, nothing must count as proved.
+    // If an allocation below fails, there must be no valid certificate.
     const bool was_anchored = anchored_;
     anchored_ = false;
     slack_ = kInfinity;
@@ -171,7 +175,7 @@ void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effo
         r = from * reach_;
         const double full = cautious ? kCautiousStep : kFullStep;
         double move = kTypicalMove * r, fraction = 1.0;
-        if (r > full) {  // then it is worth knowing how far the logits really move
+        if (r > full) {  // measure how far the logits move
             move = largest_move(source);
             if (move > full) fraction = log1p(move) / move;
         }
@@ -183,7 +187,7 @@ void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effo
     }
     bool with_hessian =
         fresh_hessian || read_old || expected > std::min(kShiftLimit, kShiftShare * r);
-    // For many features a gradient costs next to nothing: see first whether it will do.
+    // With many features, a gradient is cheap relative to a Hessian, so try it first.
     const bool try_gradient =
         with_hessian && !fresh_hessian && !read_old && was_anchored && d_ >= kWide;
     double moved = visit(source, with_hessian && !try_gradient, effort);
@@ -197,7 +201,7 @@ void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effo
         theta_h_ = theta_g_;
         shift_ = 0.0;
         // The new H is at least e^{−moved} times the old one, so no norm grew by more than
-        // e^{moved/2}. That bound serves until it, or the growth of history, makes it loose.
+        // e^{moved/2}. This bound is used until it, or the growth of the history, becomes loose.
         reach_age_ += 0.5 * moved;
         const double growth = 0.5 * log(std::max(count_, 1.0) / std::max(measured_at_, 1.0));
         if (!was_anchored || reach_age_ + growth > kReachAge) {
@@ -217,8 +221,8 @@ void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effo
     update_slack();
 }
 
-// Recompute the gradient, and with_hessian the Hessian, at θ_g; return the largest |φ_sᵀ(θ_g − θ_h)| of
-// the rows that were read.
+// Recompute the gradient and, if ``with_hessian``, the Hessian at θ_g. Returns the largest
+// |φ_sᵀ(θ_g − θ_h)| of the rows read.
 double Model::visit(const Source& source, bool with_hessian, Effort& effort) {
     Numbers h;
     double moved = 0.0, least = 0.25;
@@ -252,7 +256,7 @@ double Model::visit(const Source& source, bool with_hessian, Effort& effort) {
         old_.compare(source, hessian_);
         ++effort.hessians;
     }
-    old_.stand_at(theta_g_, source.now);
+    old_.move_to(theta_g_, source.now);
     ++effort.passes;
     effort.rows_visited += static_cast<std::int64_t>(sums.rows);
     return std::max(moved, sums.moved);
@@ -260,7 +264,7 @@ double Model::visit(const Source& source, bool with_hessian, Effort& effort) {
 
 void Model::summarise(const Source& source, Effort& effort) {
     solve(source, true, effort);
-    refine(source, true, false, effort);  // now θ_h is θ_g, and g and H are what they will be
+    refine(source, true, false, effort);  // sets θ_h = θ_g and the g and H of the summary
     Quadratic sum;
     sum.begin(theta_g_, d_);
     if (!summary_.empty()) {
@@ -274,7 +278,7 @@ void Model::summarise(const Source& source, Effort& effort) {
     summary_ = std::move(sum);
 }
 
-// max_s |φ_sᵀv|: how far the full step moves any logit.
+// max_s |φ_sᵀv|, the largest change of a logit by the full step.
 double Model::largest_move(const Source& source) const {
     alignas(64) double z[kBlock];
     double most = 0.0;
@@ -294,7 +298,7 @@ bool Model::solve(const Source& source, bool fresh_hessian, Effort& effort) {
         const bool near = !fresh_hessian || hessian_shift() <= kExact;
         const double error = std::max(reach_, 1.0) * slack_;
         if (near && error <= kExact) return true;
-        if (attempt % 8 == 0) {  // the last pass was one with a fresh Hessian
+        if (attempt % 8 == 0) {  // the last pass recomputed the Hessian
             if (near && error <= kStalled && error > 0.5 * best) return true;
             best = error;
         }
@@ -318,7 +322,7 @@ std::size_t Model::nbytes() const {
 void Model::serialize(Archive& archive, double count, double longest, bool summarised) {
     archive.count(anchored_, 1, "anchored flag");
     const double least = rate_ > 0.0 ? 0.0 : count;
-    if (rate_ > 0.0) count = 1.0 + 1.0 / rate_;  // as they count, also those that were dropped
+    if (rate_ > 0.0) count = 1.0 + 1.0 / rate_;  // sum of weights, including dropped rows
     archive.between(&count_, 1, least, count, "number of observations");
     if (rate_ > 0.0) {
         archive.between(&now_, 1, 0.0, static_cast<double>(kMaxCount), "number of rounds");

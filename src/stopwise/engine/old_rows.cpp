@@ -8,21 +8,21 @@ namespace stopwise {
 
 namespace {
 
-// Heuristics, by benchmark. Rows are old after kOldAge half-lives, and a part has those of kPart, …
+// Heuristics, by benchmark. Rows are old after kOldAge half-lives, and a part spans kPart half-lives,
 constexpr double kOldAge = 3.0, kPart = 1.0;
-// … where a half-life has this many rounds for each feature: otherwise there are few rows to read.
+// if a half-life has at least this many rounds per feature; otherwise there are few rows to read.
 constexpr double kLongHalfLife = 400.0;
-// What quadratics may leave out, of what a pass does.
+// Accepted error of the quadratics, relative to the error that a pass leaves.
 constexpr double kMostError = 0.3;
 
 }  // namespace
 
 OldRows::OldRows(std::size_t d, double ridge, double rate) : d_(d), ridge_(ridge), rate_(rate) {}
 
-// With a = point − θ_part, u ≥ |φ_sᵀa| for its rows, and H_part ≼ s·H: the gradient is wrong by at
-// most √s·‖a‖·(eᵘ − 1 − u)/u, and H by at most s·(eᵘ − 1)·H. Rows that the history has dropped since
-// then are still in it.
-void OldRows::judge(Part& part, const Numbers& point, double now) const {
+// With a = point − θ_part, u ≥ |φ_sᵀa| for its rows, and H_part ≼ s·H, the gradient has an error of
+// at most √s·‖a‖·(eᵘ − 1 − u)/u, and H of at most s·(eᵘ − 1)·H. The part still includes rows that the
+// history has dropped since.
+void OldRows::update_error(Part& part, const Numbers& point, double now) const {
     double square = 0.0;
     for (std::size_t c = 0; c < d_; ++c) {
         square += (point[c] - part.sum.theta[c]) * (point[c] - part.sum.theta[c]);
@@ -31,7 +31,7 @@ void OldRows::judge(Part& part, const Numbers& point, double now) const {
     Numbers unused(point.size(), 0.0);
     const double away = part.sum.add_gradient(point, unused);
     const double grown = u < 1.0 ? 3.0 * u / (6.0 - 2.0 * u) : exp(u);
-    part.error = away > 0.0 ? std::sqrt(part.share) * away * grown : 0.0;  // not 0·∞
+    part.error = away > 0.0 ? std::sqrt(part.share) * away * grown : 0.0;  // avoids 0·∞
     part.shift = part.share > 0.0 ? part.share * growth(u) : 0.0;
     const double age = log(kDropWeight) / rate_;  // negative
     const double dropped = now + age - std::max(part.since, part.read + age);
@@ -39,11 +39,11 @@ void OldRows::judge(Part& part, const Numbers& point, double now) const {
 }
 
 bool OldRows::review(const Numbers& point, double now, double decrement, double shift) {
-    // A solve to the end must not be left with a shift that nothing removes.
+    // Otherwise `solve` could not remove the remaining shift.
     const double most = kMostError * decrement;
     const double most_shift = shift < 1e-9 ? 0.5 * kExact : kMostError * shift;
-    for (Part& part : parts_) judge(part, point, now);
-    for (bool any = false;; any = true) {  // mark the one that is most of what is too much
+    for (Part& part : parts_) update_error(part, point, now);
+    for (bool any = false;; any = true) {  // mark the part with the largest excess
         Part* worst = nullptr;
         double amount = 0.0, errors = 0.0, shifts = 0.0;
         for (Part& part : parts_) {
@@ -114,10 +114,10 @@ void OldRows::compare(const Source& source, const Factor& hessian) {
     }
 }
 
-void OldRows::stand_at(const Numbers& point, double now) {
+void OldRows::move_to(const Numbers& point, double now) {
     error_ = shift_ = 0.0;
     for (Part& part : parts_) {
-        judge(part, point, now);
+        update_error(part, point, now);
         error_ += part.error;
         shift_ += part.shift;
     }

@@ -60,7 +60,7 @@ void PairGains::serialize(Archive& archive) {
     for (Gain& gain : gains_) gain.serialize(archive);
 }
 
-bool PairGains::hold(const PendingLabels& requests) const {
+bool PairGains::contain(const PendingLabels& requests) const {
     if (!requests.pending().empty() && gains_.empty()) return false;
     std::vector<std::int64_t> missing(gains_.size(), 0);
     for (const PendingLabel& label : requests.pending()) {

@@ -1,4 +1,4 @@
-// The label estimates: for each pair of arms, the gain of going on where the two disagree.
+// The label estimates of all pairs of arms (gain.h).
 #pragma once
 
 #include <memory>
@@ -14,33 +14,33 @@ class PairGains {
 public:
     explicit PairGains(std::shared_ptr<const Config> config) : config_(std::move(config)) {}
 
-    // Whether no label was asked for, and none came.
+    // Whether no label was requested or received.
     bool empty() const { return gains_.empty(); }
     Gain::Upper upper(std::size_t pair, const double* phi) const { return gains_[pair].upper(phi); }
 
-    // Learn from the label of a round in which ``n`` arms ran: which of them were right.
+    // Learn which of the ``n`` arms that ran in a round were right.
     void learn(const double* row, std::size_t n, const unsigned char* right,
                const unsigned char* differ);
 
-    // Count a label as missing, or no longer. `refit` must follow.
+    // Count a label as missing, or stop counting it. Call `refit` afterwards.
     void add_missing(const PendingLabel& label);
     void remove_missing(const PendingLabel& label);
     void refit();
 
     std::size_t nbytes() const;
     void serialize(Archive& archive);
-    // Whether every label that counts as missing is in the sums of its pairs, from which it is taken
-    // out when it comes.
-    bool hold(const PendingLabels& requests) const;
+    // Whether every missing label is in the sums of its pairs, from which it is removed when it
+    // arrives.
+    bool contain(const PendingLabels& requests) const;
 
 private:
     void create();
-    // Call a function with the gain of each pair that disagreed, and with its features.
+    // Call ``function(gain, features)`` for each pair that disagreed.
     template <class Function>
     void each_disagreement(const PendingLabel& label, Function function);
 
     std::shared_ptr<const Config> config_;
-    std::vector<Gain> gains_;  // one per pair, or none while no label was asked for or came
+    std::vector<Gain> gains_;  // one per pair; empty until a label is requested or received
 };
 
 }  // namespace stopwise

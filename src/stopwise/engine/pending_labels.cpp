@@ -7,7 +7,8 @@ namespace stopwise {
 
 namespace {
 
-constexpr std::size_t kMaxPending = 10'000;  // bounds memory; as many as the service lists
+// bounds the memory; equals the limit of the service's list
+constexpr std::size_t kMaxPending = 10'000;
 
 }  // namespace
 

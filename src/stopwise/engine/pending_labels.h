@@ -1,4 +1,4 @@
-// Labels that were asked for and have not come.
+// Label requests that are pending or count as missing.
 #pragma once
 
 #include <deque>
@@ -11,43 +11,43 @@
 
 namespace stopwise {
 
-// A label that is asked for: the probability that it was, and the probability with which the round
-// went to the last arm whatever the rule said.
+// A request for a label: its sampling probability, and the probability that exploration sent the round
+// to the last arm.
 struct LabelRequest {
     double probability, explored;
-    std::int64_t round;  // how many rounds were learned before it
+    std::int64_t round;  // number of rounds learned before it
 };
 
-// The least probability of a request: the square of its weight, 1/p, is far from overflow.
+// The minimum probability of a request, so that the square of its weight 1/p does not overflow.
 inline constexpr double kMinProbability = 1e-40;
 
 struct PendingLabel {
     LabelRequest request{};
-    std::size_t arms = 0;  // that ran
+    std::size_t arms = 0;  // number of arms that ran
     std::size_t rule_stop = 0;
-    bool missing = false;  // counts as missing
+    bool missing = false;  // whether it counts as missing
     Numbers row;
-    std::vector<unsigned char> differ;  // of each pair, whether both ran and disagreed
+    std::vector<unsigned char> differ;  // for each pair, whether both ran and disagreed
 };
 
-// A request may be late or never answered. It counts as missing once a later one was answered: it
-// was passed over. The requests after the latest answer may just be late. But if the few answers so
-// far agree by chance, rounds may end early, and no later answer would come. So only n² of them wait
-// uncounted after n answers: none before the first, one after it, a hundred after ten. Once a
-// request counts as missing, it does until its answer comes (docs/labels.md).
+// A request counts as missing once the label of a later request arrives. Requests after the latest
+// label may just be late. But if the few labels so far agree by chance, rounds may stop early, and no
+// later label would arrive. So after n labels, at most n² requests are pending without counting as
+// missing: none before the first label, one after it, a hundred after ten. A missing request counts as
+// missing until its label arrives (docs/labels.md).
 class PendingLabels {
 public:
     using Count = std::function<void(const PendingLabel&)>;
 
     const std::deque<PendingLabel>& pending() const { return pending_; }
-    // How many count as missing, with those that were dropped from the list.
+    // The number of missing labels, including those dropped from the list.
     std::int64_t missing() const;
 
-    // Add a request; ``count`` is called with each that counts as missing from now on.
+    // Add a request; calls ``count`` for each request that newly counts as missing.
     void add(PendingLabel label, const Count& count);
 
-    // Take out the request of a round that is answered; {} if it is not waiting. ``count`` is called
-    // with each that was passed over.
+    // Remove and return the request of a round whose label arrived; {} if it is not pending. Calls
+    // ``count`` for each request that newly counts as missing.
     std::optional<PendingLabel> take(std::int64_t round, const Count& count);
 
     std::size_t nbytes() const;
@@ -55,7 +55,7 @@ public:
                  double largest);
 
 private:
-    std::deque<PendingLabel> pending_;  // in the order of their rounds
+    std::deque<PendingLabel> pending_;  // ordered by round
     std::int64_t answered_ = 0, dropped_ = 0;
 };
 

@@ -36,8 +36,8 @@ std::uint64_t Random::next() {
 
 double Random::uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
-// Marsaglia's polar method. The second number of each pair is dropped, so that the state is four
-// words and no more.
+// Marsaglia's polar method. Drops the second number of each pair, so that the state remains
+// four words.
 double Random::normal() {
     for (;;) {
         const double u = 2.0 * uniform() - 1.0, v = 2.0 * uniform() - 1.0;
@@ -46,7 +46,7 @@ double Random::normal() {
     }
 }
 
-// Marsaglia and Tsang (2000): d·(1 + c·x)³ with a normal x, accepted with the right probability.
+// Marsaglia and Tsang (2000): rejection sampling of d·(1 + c·x)³ with normal x.
 double Random::gamma(double shape) {
     const double d = shape - 1.0 / 3.0;
     const double c = 1.0 / std::sqrt(9.0 * d);

@@ -64,7 +64,8 @@ std::optional<InvalidCoordinate> Round::give(const Learner& learner, unsigned co
 
 std::size_t Round::rule_stop(const Learner& learner) const {
     if (state_.rule_stop) return *state_.rule_stop;
-    return std::min(state_.codes.size(), learner.options().last());  // it continued from the last answer
+    // it continued from the last answer
+    return std::min(state_.codes.size(), learner.options().last());
 }
 
 Learned Round::learn(Learner& learner) {

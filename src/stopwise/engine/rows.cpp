@@ -48,7 +48,7 @@ double Quadratic::add_gradient(const Numbers& point, Numbers& sum) const {
         const double move = point[c] - theta[c];
         sum[c] += gradient[c] + column[c] * move;
         square += column[c] * move * move;
-        for (std::size_t r = c + 1; r < d; ++r) {  // the lower half, used twice
+        for (std::size_t r = c + 1; r < d; ++r) {  // the lower half represents both halves
             const double other = point[r] - theta[r];
             sum[r] += column[r] * move;
             sum[c] += column[r] * other;

@@ -29,7 +29,8 @@ struct Source {
         history.each_old_block(scope.from, with_features(visit));
     }
     // The largest φᵀA⁻¹φ of these rows.
-    double largest_square_norm(const Factor& a, double since = -kInfinity, double until = kInfinity) const;
+    double largest_square_norm(const Factor& a, double since = -kInfinity,
+                               double until = kInfinity) const;
 
 private:
     template <class Visit>

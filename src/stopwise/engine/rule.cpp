@@ -26,7 +26,8 @@ Upper posterior(ContextValues& values, std::size_t k) {
 
 }  // namespace
 
-std::size_t Rule::question_to_refine(ContextValues& values, std::size_t i, std::size_t j) const { return values.pair(i, j); }
+std::size_t Rule::question_to_refine(ContextValues& values, std::size_t i,
+                                     std::size_t j) const { return values.pair(i, j); }
 
 double Ellipsoid::beta(double n, double n_features, double lam, double S) const {
     const double volume = 0.5 * n_features * log1p(n / (n_features * lam));
@@ -65,7 +66,8 @@ Upper Anchor::upper(ContextValues& values, std::size_t i, std::size_t j, double)
     Upper difference{sigmoid(first.estimate), sigmoid(first.value), sigmoid(first.low),
                 sigmoid(first.high)};
     if (j < values.last_arm()) {
-        const double second = values.logit(values.pair(i, j)), error = values.error(values.pair(i, j), 0.0);
+        const double second = values.logit(values.pair(i, j)), error = values.error(values.pair(i,
+                j), 0.0);
         difference.estimate -= sigmoid(second);
         difference.value -= sigmoid(second);
         difference.low -= sigmoid(second + error);

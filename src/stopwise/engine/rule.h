@@ -23,7 +23,8 @@ struct Rule {
     virtual ~Rule() = default;
 
     // Upper value of pair (i, j), which will be compared with ``threshold``.
-    virtual Upper upper(ContextValues& values, std::size_t i, std::size_t j, double threshold) const = 0;
+    virtual Upper upper(ContextValues& values, std::size_t i, std::size_t j,
+                        double threshold) const = 0;
 
     // Convert a cost gap to the units of `upper`, and a value of `upper` to a probability.
     virtual double threshold(double gap) const { return gap == 1.0 ? kLogitOfOne : logit(gap); }

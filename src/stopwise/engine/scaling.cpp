@@ -10,12 +10,12 @@ namespace stopwise {
 
 namespace {
 
-// Beyond the 5 % and 95 % quantiles by so often their distance, a number is taken for a mistake: a
-// -999999 for "unknown" does not set the scale.
+// Values farther than this multiple of the 5–95 % range outside of it count as outliers, so that
+// -999999 for "unknown" does not determine the scale.
 constexpr double kLow = 0.05, kHigh = 0.95, kFar = 10.0;
-constexpr double kConstant = 1e-9;  // deviations below this share of the numbers are rounding errors
+constexpr double kConstant = 1e-9;  // relative deviations below this are rounding errors
 
-// The quantile between the two nearest of sorted numbers, by whichever of two formulas is more exact.
+// Linear interpolation of a quantile in sorted numbers, as in numpy.
 double quantile(const std::vector<double>& sorted, double share) {
     const double index = static_cast<double>(sorted.size() - 1) * share;
     const auto before = static_cast<std::size_t>(index);
@@ -24,7 +24,7 @@ double quantile(const std::vector<double>& sorted, double share) {
     return weight >= 0.5 ? high - difference * (1.0 - weight) : low + difference * weight;
 }
 
-// The larger and the smaller of two numbers; NaN if either is.
+// The maximum and minimum of two numbers; NaN if either is NaN.
 double larger(double a, double b) { return a > b || std::isnan(a) ? a : b; }
 double smaller(double a, double b) { return a < b || std::isnan(a) ? a : b; }
 
@@ -40,7 +40,7 @@ Column fit_column(std::vector<double> values) {
     const double low = quantile(sorted, kLow), high = quantile(sorted, kHigh);
     const auto distinct = std::unique(sorted.begin(), sorted.end()) - sorted.begin();
     const double room = high > low ? kFar * (high - low) : kInfinity;
-    double sum = -0.0;  // which changes no sum: 0.0 would, of -0.0 alone
+    double sum = -0.0;  // the neutral element: 0.0 would change a sum of -0.0
     double squares = 0.0, largest = 0.0;
     for (double& x : values) {
         x = smaller(larger(x, low - room), high + room);

@@ -15,7 +15,8 @@ using Comparisons = std::vector<std::optional<Comparison>>;
 class StoppingTest {
 public:
     // Writes the comparisons that it makes to ``comparisons``, one per pair.
-    StoppingTest(const Config& config, ContextValues& values, Workspace& workspace, Comparisons& comparisons);
+    StoppingTest(const Config& config, ContextValues& values, Workspace& workspace,
+                 Comparisons& comparisons);
 
     // The first arm that passes, or the last.
     std::size_t stop();

@@ -1,4 +1,4 @@
-// What bindings share: arrays of numpy, and checks of them.
+// NumPy array types and checks shared by the bindings.
 #pragma once
 
 #include <nanobind/nanobind.h>

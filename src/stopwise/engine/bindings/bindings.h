@@ -1,4 +1,4 @@
-// What the parts of the module register.
+// Registration functions of the native module.
 #pragma once
 
 #include "arrays.h"

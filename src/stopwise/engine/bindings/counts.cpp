@@ -1,4 +1,4 @@
-// Policies without contexts, and random numbers, for Python.
+// Python bindings of the context-free counts and of random numbers.
 #include "../counts.h"
 
 #include <nanobind/stl/array.h>
@@ -15,7 +15,7 @@ namespace {
 
 using SharedCounts = Locked<PairCounts>;
 
-// A number in [0, 1) for each of n rounds from ``first`` on.
+// A uniform number in [0, 1) for each of n rounds, starting with round ``first``.
 NumpyNumbers draws(std::uint64_t seed, std::int64_t first, std::size_t n) {
     std::vector<double> numbers(n);
     for (std::size_t t = 0; t < n; ++t) {
@@ -46,7 +46,8 @@ void bind_counts(nb::module_& m) {
              "a"_a.none())
         .def("learn",
              [](SharedCounts& shared, std::size_t stop, const Vector<const unsigned char>& differ) {
-                 require(has_shape(differ, shared.value.n_pairs()), "differ must have one value per pair");
+                 require(has_shape(differ, shared.value.n_pairs()),
+                         "differ must have one value per pair");
                  shared.short_call([&] { shared.value.learn(stop, differ.data()); });
              },
              "stop"_a, "differ"_a)
@@ -55,7 +56,8 @@ void bind_counts(nb::module_& m) {
                 const Table<const unsigned char>& differ, const Vector<std::int64_t>& stops) {
                  PairCounts& counts = shared.value;
                  const std::size_t pairs = counts.n_pairs();
-                 require(has_shape(differ, stops.shape(0), pairs), "arrays must have one row per round");
+                 require(has_shape(differ, stops.shape(0), pairs),
+                         "arrays must have one row per round");
                  std::vector<double> evidence(2 * pairs);
                  shared.long_call([&] {
                      for (std::size_t t = 0; t < stops.shape(0); ++t) {

@@ -1,4 +1,4 @@
-// Changes of disagreement, and the windows that notice them, for Python.
+// Python bindings of drift detection.
 #include "../drift.h"
 
 #include <nanobind/stl/array.h>

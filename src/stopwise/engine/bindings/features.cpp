@@ -1,4 +1,4 @@
-// Feature maps for Python.
+// Python bindings of feature maps.
 #include "../features.h"
 
 #include <nanobind/stl/optional.h>
@@ -22,17 +22,17 @@ using MonomialTuple = std::tuple<std::vector<Indices>, double, double, Doubles, 
 // Degree, center, scale, two-valued coordinates, size.
 using StandardTuple =
     std::tuple<std::size_t, Doubles, Doubles, Indices, std::optional<double>>;
-// A map, or how many features the caller computes.
+// A map, or the number of features of a custom map.
 using SlotVariant = std::variant<std::size_t, MonomialTuple, StandardTuple>;
 
-FeatureMaps::Slot slot_of(const SlotVariant& given) {
+FeatureMaps::Slot slot_of(const SlotVariant& variant) {
     FeatureMaps::Slot slot{0, std::nullopt, std::nullopt};
-    if (const auto* n_features = std::get_if<std::size_t>(&given)) slot.n_features = *n_features;
-    if (const auto* map = std::get_if<MonomialTuple>(&given)) {
+    if (const auto* n_features = std::get_if<std::size_t>(&variant)) slot.n_features = *n_features;
+    if (const auto* map = std::get_if<MonomialTuple>(&variant)) {
         const auto& [monomials, bound, limit, factors, center, scale] = *map;
         slot.map = MonomialMap{monomials, bound, limit, factors, center, scale};
     }
-    if (const auto* map = std::get_if<StandardTuple>(&given)) {
+    if (const auto* map = std::get_if<StandardTuple>(&variant)) {
         const auto& [degree, center, scale, two_valued, size] = *map;
         slot.standard = StandardMap{degree, center, scale, two_valued, size};
     }
@@ -40,10 +40,10 @@ FeatureMaps::Slot slot_of(const SlotVariant& given) {
 }
 
 void create(FeatureMaps* self, std::size_t n_arms, std::size_t context_dim,
-            const std::vector<SlotVariant>& given, Indices slot_of_pair,
+            const std::vector<SlotVariant>& variants, Indices slot_of_pair,
             std::optional<std::tuple<Indices, bool>> stages) {
     std::vector<FeatureMaps::Slot> slots;
-    for (const SlotVariant& slot : given) slots.push_back(slot_of(slot));
+    for (const SlotVariant& slot : variants) slots.push_back(slot_of(slot));
     std::optional<FeatureMaps::Stages> revealed;
     if (stages) revealed = {std::get<0>(*stages), std::get<1>(*stages)};
     new (self) FeatureMaps(n_arms, context_dim, std::move(slots), std::move(slot_of_pair),
@@ -65,16 +65,16 @@ std::optional<std::tuple<std::size_t, std::size_t, std::size_t, bool>> rows(
 }
 
 std::vector<std::optional<StandardTuple>> standards(const FeatureMaps& maps) {
-    std::vector<std::optional<StandardTuple>> found;
+    std::vector<std::optional<StandardTuple>> standards;
     for (std::size_t s = 0; s < maps.slots(); ++s) {
-        found.emplace_back();
+        standards.emplace_back();
         const auto& map = maps.slot(s).standard;
-        if (map) found.back() = {map->degree, map->center, map->scale, map->two_valued, map->size};
+        if (map) standards.back() = {map->degree, map->center, map->scale, map->two_valued, map->size};
     }
-    return found;
+    return standards;
 }
 
-// A number of each slot.
+// A property with a number for each slot.
 template <class Function>
 auto each(Function function) {
     return [function](const FeatureMaps& maps) {

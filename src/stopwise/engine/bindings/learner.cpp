@@ -1,7 +1,7 @@
-// The learner for Python.
+// Python bindings of the learner.
 //
-// Threads may share a learner: a thread that waits for its turn does not hold the interpreter, and
-// long calls release it while they work.
+// Threads may share a learner. Waiting threads release the GIL, and long calls release it while they
+// run.
 #include "learner.h"
 
 #include <nanobind/stl/map.h>
@@ -34,15 +34,15 @@ using Counts = Vector<const std::int64_t>;
 using Bytes = Vector<const unsigned char>;
 using Stops = Vector<std::int64_t>;
 using RequestTuple = std::tuple<double, double, std::int64_t>;
-// The round, slot and coordinate that the maps refuse, and whether the number is finite.
+// Round, slot and coordinate of an invalid number, and whether it is finite.
 using InvalidCoordinateTuple = std::tuple<std::size_t, std::size_t, std::size_t, bool>;
-// i, j, the gap, p̂, p̃, whether the gap won, the gain, the arm it won through, the labels that came.
+// i, j, gap, p̂, p̃, whether the gap won, gain, intermediate arm, share of labels received.
 using EvidenceTuple =
     std::tuple<std::size_t, std::size_t, double, double, double, bool, double,
                std::optional<std::uint8_t>, double>;
 
-// A Python object that holds doubles one after another. Cheaper than an ndarray, for the calls of
-// every round.
+// A contiguous buffer of doubles of a Python object. Faster than an ndarray, for calls made in every
+// round.
 class Doubles {
 public:
     explicit Doubles(nb::handle object)
@@ -55,7 +55,7 @@ public:
     Doubles(const Doubles&) = delete;
     Doubles& operator=(const Doubles&) = delete;
 
-    // The numbers, or null if these are not ``least`` to ``most`` doubles.
+    // The numbers; null unless the buffer has ``least`` to ``most`` doubles.
     const double* data(std::size_t least, std::size_t most) const {
         const bool doubles = held_ && view_.ndim == 1 && view_.format != nullptr &&
                              std::strcmp(view_.format, "d") == 0 &&
@@ -64,7 +64,7 @@ public:
         const auto n = static_cast<std::size_t>(view_.shape[0]);
         return n >= least && n <= most ? static_cast<const double*>(view_.buf) : nullptr;
     }
-    // The context of a round in which this many arms have answered; null if it has another length.
+    // The context of a round in which ``arms`` arms have answered; null if its length is wrong.
     const double* context(const FeatureMaps& maps, std::size_t arms) const {
         if (maps.revealed()) return data(maps.dim_after(arms), maps.context_dim());
         return data(maps.caller_dim(), maps.caller_dim());
@@ -75,7 +75,7 @@ private:
     bool held_;
 };
 
-// None if the context is not an array of doubles of the right length, or if it is invalid.
+// None if the context is invalid or not an array of doubles of the right length.
 std::optional<Trace> decide(SharedLearner& shared, nb::handle context) {
     const Doubles buffer(context);
     const double* const numbers = buffer.context(*shared.maps, 0);
@@ -91,7 +91,7 @@ void check_contexts(const SharedLearner& shared, const Contexts& contexts) {
     require(contexts.shape(1) == shared.maps->caller_dim(), "contexts have a wrong number of columns");
 }
 
-// Where each round stops, and where the rule itself does.
+// Write the stops of the policy and of the rule.
 void decide_many(SharedLearner& shared, const Contexts& contexts, const Stops& stops,
                  const Stops& rule_stops) {
     check_contexts(shared, contexts);
@@ -108,7 +108,7 @@ void decide_many(SharedLearner& shared, const Contexts& contexts, const Stops& s
     });
 }
 
-// Recorded rounds: contexts, an answer for each question, and how many arms have answered.
+// Recorded rounds: contexts, an answer for each question, and the number of arms that answered.
 struct Record {
     Record(const SharedLearner& shared, const Contexts& contexts, const Answers& answers,
            const Counts& answered)
@@ -119,7 +119,8 @@ struct Record {
                     has_shape(answered, n()),
                 "arrays must have one row per round");
         for (std::size_t t = 0; t < n(); ++t) {
-            require(answered.data()[t] >= 0 && arms(t) <= n_arms_, "answered exceeds the number of arms");
+            require(answered.data()[t] >= 0 && arms(t) <= n_arms_,
+                    "answered exceeds the number of arms");
         }
     }
     std::size_t n() const { return contexts_.shape(0); }
@@ -138,7 +139,7 @@ private:
     std::size_t n_arms_;
 };
 
-// Where the rule stops each round, given the arms that have answered. Nothing is learned or explored.
+// Write the stop of the rule for each round, without learning or exploration.
 void rule_stops(SharedLearner& shared, const Contexts& contexts, const Answers& answers,
                 const Counts& answered, const Stops& stops) {
     const Record record(shared, contexts, answers, answered);
@@ -150,7 +151,7 @@ void rule_stops(SharedLearner& shared, const Contexts& contexts, const Answers& 
     });
 }
 
-// Which of the next decisions go to the last arm at random.
+// Write which of the next decisions explore.
 void explore_many(SharedLearner& shared, const Vector<unsigned char>& explored) {
     shared.short_call([&] {
         for (std::size_t t = 0; t < explored.shape(0); ++t) {
@@ -159,7 +160,7 @@ void explore_many(SharedLearner& shared, const Vector<unsigned char>& explored) 
     });
 }
 
-// The first context that the maps refuse.
+// The first invalid coordinate of the contexts.
 std::optional<InvalidCoordinateTuple> find_invalid(SharedLearner& shared, const Contexts& contexts,
                                     const Answers& answers, const Counts& answered) {
     const Record record(shared, contexts, answers, answered);
@@ -174,7 +175,7 @@ std::optional<InvalidCoordinateTuple> find_invalid(SharedLearner& shared, const 
     });
 }
 
-// ``codes`` packs four bits per arm, equal where the outputs are. None as in `decide`.
+// ``codes`` has four bits per arm; equal codes mean equal outputs. None as in `decide`.
 std::optional<Learned> observe(SharedLearner& shared, nb::handle context, std::size_t n,
                                std::size_t rule_stop, std::uint64_t codes) {
     const Options& options = shared.options;
@@ -198,11 +199,13 @@ std::optional<Learned> observe(SharedLearner& shared, nb::handle context, std::s
     });
 }
 
-// The same by the answers to the questions.
-std::optional<Learned> observe_answers(SharedLearner& shared, const Numbers1& context, std::size_t stop,
+// The same with the answers to the questions.
+std::optional<Learned> observe_answers(SharedLearner& shared, const Numbers1& context,
+                                       std::size_t stop,
                         std::size_t rule_stop, const Bytes& answers) {
     const Options& options = shared.options;
-    require(stop < options.n_arms && has_shape(answers, options.n_questions()), "invalid stop or number of answers");
+    require(stop < options.n_arms && has_shape(answers, options.n_questions()),
+            "invalid stop or number of answers");
     check_dim(*shared.maps, context.shape(0), stop + 1);
     const PartialContext partial{context.data(), stop + 1, answers.data()};
     return shared.long_call([&] {
@@ -213,7 +216,7 @@ std::optional<Learned> observe_answers(SharedLearner& shared, const Numbers1& co
     });
 }
 
-// False if the maps refuse the context.
+// False if the context is invalid.
 bool label(SharedLearner& shared, const Numbers1& context, std::size_t rule_stop,
            const Bytes& right, const Bytes& differ, std::optional<RequestTuple> request) {
     const Options& options = shared.options;
@@ -231,9 +234,9 @@ bool label(SharedLearner& shared, const Numbers1& context, std::size_t rule_stop
     return shared.call([&] { return shared.value.label(partial, label); });
 }
 
-// Run recorded rounds in order, whose contexts the maps do not refuse. The learner learns nothing from a
-// stop at an arm whose answer is not known, unless the round ended before because an arm ``failed``. It
-// has the label of a round that it asks for where it is ``labelled``: which arms were ``right``.
+// Run recorded rounds with valid contexts in order. The learner does not learn from a stop at an arm
+// whose answer is unknown, unless the round ended early because an arm ``failed``. If the label of a
+// round is requested, it is used where ``labelled``: which arms were ``right``.
 std::vector<Change> run(SharedLearner& shared, const Contexts& contexts, const Answers& answers,
                         const Counts& answered, const Bytes& failed,
                         const std::optional<Answers>& right, const std::optional<Bytes>& labelled,
@@ -241,7 +244,8 @@ std::vector<Change> run(SharedLearner& shared, const Contexts& contexts, const A
     Learner& learner = shared.value;
     const Options& options = shared.options;
     const Record record(shared, contexts, answers, answered);
-    require(has_shape(failed, record.n()) && has_shape(stops, record.n()), "arrays must have one row per round");
+    require(has_shape(failed, record.n()) && has_shape(stops, record.n()),
+            "arrays must have one row per round");
     require(right.has_value() == labelled.has_value(), "invalid shape of right or labelled");
     if (right) {
         require(has_shape(*right, record.n(), options.n_arms) && has_shape(*labelled, record.n()) &&
@@ -272,8 +276,7 @@ std::vector<Change> run(SharedLearner& shared, const Contexts& contexts, const A
     return changes;
 }
 
-// Learn from recorded rounds, all their arms that have answered, deciding nothing and asking for no
-// label.
+// Learn from all answers of recorded rounds, without decisions or label requests.
 std::vector<Change> learn(SharedLearner& shared, const Contexts& contexts, const Answers& answers,
                           const Counts& answered, const Counts& rule_stops) {
     const Record record(shared, contexts, answers, answered);
@@ -296,8 +299,8 @@ std::vector<Change> learn(SharedLearner& shared, const Contexts& contexts, const
     return changes;
 }
 
-// The comparisons of arms up to ``stop`` behind a decision; if ``exact``, with exact estimates, which
-// the trace keeps. None if an estimate does not settle.
+// The comparisons of arms up to ``stop``; if ``exact``, with exact estimates, which are stored in the
+// trace. None if an estimate does not converge.
 std::optional<std::vector<EvidenceTuple>> evidence(SharedLearner& shared, Trace& trace,
                                                    std::size_t stop, bool exact) {
     const Options& options = shared.options;
@@ -307,15 +310,17 @@ std::optional<std::vector<EvidenceTuple>> evidence(SharedLearner& shared, Trace&
         require(trace.comparisons.size() == options.n_pairs(), "the trace belongs to another learner");
         std::vector<EvidenceTuple> evidence;
         if (trace.reason != Reason::rule) return evidence;
-        if (exact && trace.revision == learner.state().revision()) {  // it has not learned since
-            require(trace.row.size() == learner.maps().width(), "the trace belongs to another learner");
+        if (exact && trace.revision == learner.state().revision()) {  // not learned since
+            require(trace.row.size() == learner.maps().width(),
+                    "the trace belongs to another learner");
             if (!learner.exact_evidence(stop, trace)) return std::nullopt;
         }
         for (std::size_t i = 0; i <= stop; ++i) {
             for (std::size_t j = i + 1; j < options.n_arms; ++j) {
                 const std::optional<Comparison>& compared = trace.comparisons[options.pair(i, j)];
                 if (!compared) continue;
-                evidence.emplace_back(i, j, options.gap(i, j), options.rule->as_probability(compared->estimate),
+                evidence.emplace_back(i, j, options.gap(i, j),
+                                      options.rule->as_probability(compared->estimate),
                                    options.rule->as_probability(compared->upper), compared->won,
                                    compared->gain, compared->through, compared->response);
             }
@@ -382,12 +387,12 @@ std::map<std::string, std::int64_t> effort(SharedLearner& shared) {
     });
 }
 
-// How often the maps were fitted, and the maps.
+// The number of fits, and the maps.
 std::pair<std::int64_t, FeatureMaps> fitted_maps(SharedLearner& shared) {
     return shared.short_call([&] { return std::make_pair(shared.value.fits(), shared.value.maps()); });
 }
 
-// A property that reads one number.
+// A locked call of a function of the learner.
 template <class Function>
 auto read(Function function) {
     return [function](SharedLearner& shared) {
@@ -401,7 +406,8 @@ void create(SharedLearner* self, std::shared_ptr<const Rule> rule,
             double explore, double labels, std::uint64_t seed, std::optional<double> half_life,
             std::optional<std::size_t> most_rows) {
     const std::size_t n_arms = maps->n_arms();
-    require(n_arms >= 2 && n_arms <= kMaxArms && gaps.size() == n_arms * n_arms, "the number of arms must be from 2 to 15");
+    require(n_arms >= 2 && n_arms <= kMaxArms && gaps.size() == n_arms * n_arms,
+            "the number of arms must be from 2 to 15");
     require(!rule->per_arm() ||
                 (maps->slots() == 1 && !maps->self_scaling() && !maps->revealed()),
             "a rule with a question per arm needs one feature map that is not self-scaling");

@@ -1,4 +1,4 @@
-// The learner as Python has it: shared by threads, with the maps that say what a round gives.
+// The learner of the Python bindings: locked, with its initial options and maps.
 #pragma once
 
 #include <atomic>
@@ -15,16 +15,16 @@ struct SharedLearner : Locked<Learner> {
     SharedLearner(Options chosen, std::shared_ptr<const FeatureMaps> given)
         : Locked(Learner(chosen, *given)), options(std::move(chosen)), maps(std::move(given)) {}
 
-    // Note whether a single round takes long by now, so that it is worth releasing the interpreter.
+    // Update `slow`: whether a single round takes so long that calls should release the GIL.
     void note_size();
 
-    // As given, and read by calls that wait for their turn: what a round gives does not change when
+    // Initial values, which calls read without the lock: the format of a context does not change when
     // maps are fitted.
     const Options options;
     const std::shared_ptr<const FeatureMaps> maps;
 };
 
-// Require so many numbers of a round in which so many arms have answered.
+// Check the length of a context after ``arms`` arms have answered.
 inline void check_dim(const FeatureMaps& maps, std::size_t numbers, std::size_t arms) {
     require(maps.revealed() ? numbers >= maps.dim_after(arms) : numbers == maps.caller_dim(),
             "the context has a wrong length");

@@ -1,4 +1,4 @@
-// A value that threads share: a mutex gives every call its turn.
+// A value that threads share, protected by a mutex.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -13,34 +13,34 @@ template <class T>
 struct Locked {
     explicit Locked(T shared) : value(std::move(shared)) {}
 
-    // Call ``go`` alone. A thread that waits for its turn does not hold the interpreter.
-    template <class Go>
-    auto short_call(const Go& go) {
+    // Call ``function`` with the lock. Releases the GIL only while waiting for the lock.
+    template <class Function>
+    auto short_call(const Function& function) {
         std::unique_lock<std::mutex> lock(mutex, std::try_to_lock);
         if (!lock.owns_lock()) {
             nanobind::gil_scoped_release released;
             lock.lock();
         }
-        return go();
+        return function();
     }
 
-    // The same for work that takes long: the interpreter is free from before to after it.
-    template <class Go>
-    auto long_call(const Go& go) {
-        nanobind::gil_scoped_release released;  // taken back last, without holding the mutex
+    // The same for long work: releases the GIL for the complete call.
+    template <class Function>
+    auto long_call(const Function& function) {
+        nanobind::gil_scoped_release released;  // reacquired last, after the mutex is released
         std::lock_guard<std::mutex> lock(mutex);
-        return go();
+        return function();
     }
 
-    // The same for work that may take long.
-    template <class Go>
-    auto call(const Go& go) {
-        return slow ? long_call(go) : short_call(go);
+    // The same for work that takes long if `slow`.
+    template <class Function>
+    auto call(const Function& function) {
+        return slow ? long_call(function) : short_call(function);
     }
 
     T value;
     std::mutex mutex;
-    std::atomic<bool> slow{false};  // whether even a single round may take long
+    std::atomic<bool> slow{false};  // whether a single round takes long
 };
 
 }  // namespace stopwise

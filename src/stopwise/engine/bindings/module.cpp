@@ -1,11 +1,11 @@
-// The Python module `stopwise.engine.native`. Only this folder knows Python.
+// The Python module `stopwise.engine.native`. Only this folder depends on Python.
 #include "../archive.h"
 #include "../kernels.h"
 #include "../link.h"
 #include "bindings.h"
 
 NB_MODULE(native, m) {
-    nb::set_leak_warnings(false);  // caches and modules may hold policies until the process ends
+    nb::set_leak_warnings(false);  // caches and modules may keep policies until the process exits
     nb::register_exception_translator([](const std::exception_ptr& p, void*) {
         try {
             std::rethrow_exception(p);

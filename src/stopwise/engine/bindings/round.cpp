@@ -1,4 +1,4 @@
-// Rounds in progress, and what came of learning, for Python.
+// Python bindings of rounds in progress and of the results of learning.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
@@ -11,7 +11,7 @@
 namespace stopwise {
 namespace {
 
-// A round of a learner that other rounds, and other threads, may be using.
+// A round of a learner that may be shared with other rounds and threads.
 struct SharedRound {
     std::shared_ptr<SharedLearner> learner;
     Round round;
@@ -28,7 +28,7 @@ std::optional<std::size_t> next(SharedRound& shared) {
     return shared.learner->call([&] { return shared.round.next(shared.learner->value); });
 }
 
-// The slot, the coordinate and whether it is finite, of numbers that the maps refuse.
+// Slot and coordinate of an invalid number, and whether it is finite.
 std::optional<std::tuple<std::size_t, std::size_t, bool>> give(
     SharedRound& shared, unsigned code, const std::vector<double>& revealed) {
     const FeatureMaps& maps = *shared.learner->maps;
@@ -62,7 +62,7 @@ RoundTuple values_of(const RoundState& state) {
     return {state.context, state.codes, state.rule_stop, state.evaluated, state.run_all, state.ended};
 }
 
-// A property or method that looks at a round, in its turn.
+// A locked read of the state of a round.
 template <class Function>
 auto look(Function function) {
     return [function](SharedRound& shared) {

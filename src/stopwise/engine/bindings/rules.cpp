@@ -1,4 +1,4 @@
-// The rules for Python.
+// Python bindings of the rules.
 #include "../rule.h"
 
 #include "bindings.h"

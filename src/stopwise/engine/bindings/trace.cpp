@@ -1,4 +1,4 @@
-// Traces of decisions for Python: what they show, and as plain values.
+// Python bindings of decision traces.
 #include "learner.h"
 
 #include <nanobind/stl/optional.h>
@@ -8,11 +8,11 @@
 namespace stopwise {
 namespace {
 
-// Of a pair: p̂, p̃, the gain, the share of labels that came, the arm it won through, whether it won.
+// Of a pair: p̂, p̃, gain, share of labels received, intermediate arm, whether it won.
 using ComparisonTuple =
     std::tuple<double, double, double, double, std::optional<std::uint8_t>, bool>;
-// The reason, the stops, whether it explored, the number and the revision, the features, and for each
-// pair its comparison.
+// Reason, stop, stop of the rule, exploration flag, number, revision, features, and the comparison of
+// each pair.
 using TraceTuple = std::tuple<int, std::size_t, std::size_t, bool, std::int64_t, std::int64_t,
                               std::vector<double>, std::vector<std::optional<ComparisonTuple>>>;
 
