@@ -68,6 +68,7 @@ class Service:
         self.recovering = "the service has not started"  # the progress of recovery; "" once done
         self.draining = False  # before stopping: requests are served, but `ready` is False
         self.preparing = ""  # what an application on top of the service is still loading
+        # The fatal error, once there is one.
         self.failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._store = store
         self._reader = open_store(settings.store)  # a second connection, to look up events
@@ -159,7 +160,7 @@ class Service:
             log_start = await self._reader.first() or 0
 
         def free(state: State) -> None:
-            state.unfollow(UNUSED_SECONDS)
+            state.unload_unused(UNUSED_SECONDS)
             state.forget(log_start)
 
         if self.state.follows or log_start > self.state.log_start:

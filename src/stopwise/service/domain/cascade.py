@@ -227,7 +227,7 @@ class ServedCascade:
         self.ledger.add(waiting, stops, event.rule_stops or stops, position)
         self.counts.add_stops(event.time, stops)
         if decisions is None:  # the dashboard shows the last one of a batch
-            reason = f"The last of a batch of {count:,}."
+            reason = f"The last of a batch of {count:,} rounds."
             self._add_recent(first + count - 1, event.time, stops[-1], reason)
         for k, decision in enumerate(decisions or ()):
             self._add_recent(first + k, event.time, stops[k], decision)

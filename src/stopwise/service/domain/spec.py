@@ -95,6 +95,8 @@ def _policy(definition: Mapping[str, Any]) -> tuple[type[Policy], dict[str, Any]
     """Return the class of a policy and its parameters."""
     parameters = dict(definition)
     kind = parameters.pop("kind", None)
+    if kind is None:
+        raise _invalid("policy.kind", f"missing; choose from {', '.join(POLICIES)}")
     if not isinstance(kind, str) or kind not in POLICIES:
         raise _invalid("policy.kind", f"unknown policy {kind!r}: {suggestion(kind, POLICIES)}")
     options = [
@@ -150,6 +152,8 @@ def _features(
         if kind in (PerStage.kind, PerPair.kind):
             if extra := set(definition) - {"kind", "maps"}:
                 raise _invalid("features", f"unknown fields: {', '.join(sorted(extra))}")
+            if "maps" not in definition:
+                raise _invalid("features", "maps is required")
             maps = [map_from_spec(m) for m in cast(list[Any], definition["maps"])]
             if kind == PerStage.kind:
                 return bind(PerStage(maps), size, n_arms, stages)

@@ -80,7 +80,7 @@ class State:
         if self.follows is not None:
             self.follows[name] = time.monotonic()
 
-    def unfollow(self, seconds: float) -> None:
+    def unload_unused(self, seconds: float) -> None:
         """Unload cascades that were not requested for this many seconds."""
         follows = self.follows or {}
         for name in [name for name, at in follows.items() if time.monotonic() - at > seconds]:
@@ -106,7 +106,7 @@ class State:
         try:
             self._apply(event)
         except Exception as error:
-            if not self._contained(event, error):
+            if not self._isolate_failure(event, error):
                 if not isinstance(error, _CONTRADICTIONS):
                     raise
                 raise CorruptLogError(
@@ -115,7 +115,7 @@ class State:
         self.position += 1
         self.time = event.time
 
-    def _contained(self, event: ev.Event, error: Exception) -> bool:
+    def _isolate_failure(self, event: ev.Event, error: Exception) -> bool:
         """Fail the cascade of an event that cannot be applied; return False if none can be."""
         if not self.isolate_failures or isinstance(event, ev.Created):
             return False
