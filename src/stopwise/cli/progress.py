@@ -22,9 +22,14 @@ def show_progress(after_interrupt: str = "") -> Generator[Progress]:
     ``after_interrupt`` is appended to that message, such as "Nothing was written."
     """
     console = Console(stderr=True)
-    stage, bar = bars.TextColumn("{task.description}"), bars.BarColumn(bar_width=None)
-    times = (bars.TimeElapsedColumn(), bars.TimeRemainingColumn(), bars.TextColumn("left"))
-    columns = (stage, bar, bars.MofNCompleteColumn(), *times)
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(bar_width=None),
+        bars.MofNCompleteColumn(),
+        bars.TimeElapsedColumn(),
+        bars.TimeRemainingColumn(),
+        bars.TextColumn("left"),
+    )
     shown = bars.Progress(*columns, console=console, expand=True, disable=not console.is_terminal)
     try:
         with shown if console.is_terminal else nullcontext():
@@ -44,7 +49,9 @@ def report(shown: bars.Progress, stage: str, done: int, of: int) -> None:
         shown.add_task(stage, total=of, completed=done, stored=done, written=0.0, share=-1.0)
         task = shown.tasks[-1]
     shown.update(task.id, completed=done, total=of)
-    elapsed, share, last = task.elapsed or 0.0, done / of, task.fields
+    elapsed = task.elapsed or 0.0
+    share = done / of
+    last = task.fields
     due = elapsed - last["written"] >= LINE_SECONDS or share - last["share"] >= LINE_SHARE
     if not shown.disable or last["share"] == 1.0 or not (due or done == of):
         return

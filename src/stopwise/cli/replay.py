@@ -118,7 +118,8 @@ def replay(
     from stopwise.logs.replay.replay import CANDIDATES
     from stopwise.logs.replay.replay import replay as run
 
-    folder, console = read.folder("replay"), Console(stderr=read.json)
+    folder = read.folder("replay")
+    console = Console(stderr=read.json)
     with show_progress("Nothing was written.") as progress:
         log, cascade = read.open([name for name in policy or () if Path(name).is_file()])
         result = run(
@@ -173,11 +174,16 @@ def _table(result: "Replay") -> "Table":
 
     rows = (*result.policies, *result.fixed)
     columns = ["cost", "disagrees"]
-    columns += ["cost + disagrees"] if result.judged_by == "cost + disagreement" else []
-    columns += ["wrong", "total loss"] if result.labelled else []
-    columns += ["actual cost"] if any(row.money is not None for row in rows) else []
-    columns += ["as in log"] if any(row.as_played is not None for row in rows) else []
-    columns += ["rounds"] if not result.exact else []
+    if result.judged_by == "cost + disagreement":
+        columns.append("cost + disagrees")
+    if result.labelled:
+        columns += ["wrong", "total loss"]
+    if any(row.money is not None for row in rows):
+        columns.append("actual cost")
+    if any(row.as_played is not None for row in rows):
+        columns.append("as in log")
+    if not result.exact:
+        columns.append("rounds")
     cells = [[_cell(row, column, result) for column in columns] for row in rows]
 
     caption = Text(_caption(result))
@@ -205,7 +211,8 @@ def _table(result: "Replay") -> "Table":
 
 def _is_recommended(row: "CandidateResult", fixed: bool, result: "Replay") -> bool:
     chosen = result.recommendation
-    return chosen is not None and (chosen.name, chosen.kind == "fixed depth") == (row.name, fixed)
+    kind = "fixed depth" if fixed else "policy"
+    return chosen is not None and chosen.name == row.name and chosen.kind == kind
 
 
 def _cell(row: "CandidateResult", column: str, result: "Replay") -> "Text":

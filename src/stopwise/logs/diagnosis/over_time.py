@@ -74,9 +74,12 @@ def likelihoods(
     scores: list[Floats] = []
     before = int(number[0])
     for rows in np.split(np.arange(len(phi)), edges):
-        x, y, now = phi[rows], differ[rows].T, int(number[rows[-1]])
+        x, y = phi[rows], differ[rows].T
+        now = int(number[rows[-1]])
         decay = 0.5 ** ((now - before) / np.array(lives))
-        information, prior, before = information * decay[:, None, None, None], theta, now
+        before = now
+        information = information * decay[:, None, None, None]
+        prior = theta
         p = np.clip(mu(theta @ x.T), 1e-6, 1 - 1e-6)
         scores.append(np.log(np.where(y > 0, p, 1 - p)).sum(axis=(1, 2)))
         hessian = information

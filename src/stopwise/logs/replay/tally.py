@@ -112,8 +112,12 @@ class Tally:
 
     def __init__(self, log: Log, cascade: Cascade, names: Sequence[str], seed: int) -> None:
         k = cascade.n_arms
-        self._log, self._cascade, self._names, self._seed = log.path.name, cascade, names, seed
-        self._vocabulary, self._columns = Vocabulary(cascade.names), log.encoding.describe()
+        self._log = log.path.name
+        self._cascade = cascade
+        self._names = names
+        self._seed = seed
+        self._vocabulary = Vocabulary(cascade.names)
+        self._columns = log.encoding.describe()
         self._has_stops = log.layout.stop is not None
         # the policies, then the fixed depths
         self._totals = [ReplayTotals(k, compare=True) for _ in names]
@@ -141,8 +145,8 @@ class Tally:
             wrong[evaluable] = ~rounds.right[evaluable]
         spent = None if chunk.costs is None else np.cumsum(chunk.costs, axis=1)
         fixed = [np.full(chunk.n, depth) for depth in range(k)]
-        for decided, line in zip((*stops, *fixed), self._totals, strict=True):
-            line.add(chunk, decided, wrong, differs, spent)
+        for decided, counted in zip((*stops, *fixed), self._totals, strict=True):
+            counted.add(chunk, decided, wrong, differs, spent)
         for decided, decisions in zip(stops, self._decisions, strict=True):
             decisions.append(decided.astype(np.uint8))
         self._counts["rounds"] += chunk.n
@@ -154,7 +158,8 @@ class Tally:
         """Count the labels that policies requested and received, after the last round."""
         for name, policy in zip(self._names, policies, strict=True):
             if isinstance(policy, PairwisePolicy) and policy.labels.asked:
-                self._asked[name], self._answered[name] = policy.labels.asked, policy.labels.came
+                self._asked[name] = policy.labels.asked
+                self._answered[name] = policy.labels.came
 
     def empty(self, log: Log) -> "Tally":
         """Return a tally of the same policies without rounds."""
@@ -178,20 +183,22 @@ class Tally:
                 f"{self._log}: the first arm, {arms[0]!r}, failed in every round, so no "
                 "round can be evaluated"
             )
-        doubts = filter(
-            None, (*self._vocabulary.warnings(self._cascade), self._vocabulary.label_mismatch())
-        )
+        warnings = [*self._vocabulary.warnings(self._cascade)]
+        if mismatch := self._vocabulary.label_mismatch():
+            warnings.append(mismatch)
         if by is None:
             enough = self._shallowest.labelled >= ENOUGH
             by = "total loss" if enough else "cost + disagreement"
-        exact = not any(line.beyond for line in self._totals)
+        exact = not any(counted.beyond for counted in self._totals)
         n, counts = len(self._names), self._counts
         recorded = counts["rounds"] if self._has_stops or counts["truncated"] else None
-        lines = [
-            result_of(name, line, self._cascade, recorded, by if exact and k < n else None)
-            for k, (name, line) in enumerate(zip((*self._names, *arms), self._totals, strict=True))
+        results = [
+            result_of(name, counted, self._cascade, recorded, by if exact and k < n else None)
+            for k, (name, counted) in enumerate(
+                zip((*self._names, *arms), self._totals, strict=True)
+            )
         ]
-        policies, fixed = lines[:n], lines[n:]
+        policies, fixed = results[:n], results[n:]
         if values := values_of(policies, by):
             policies = [policies[i] for i in sorted(range(len(values)), key=values.__getitem__)]
         best = None
@@ -218,7 +225,7 @@ class Tally:
             policies=tuple(policies),
             fixed=tuple(fixed),
             best_fixed=best,
-            notes=tuple(f"Warning: {doubt}." for doubt in doubts),
+            notes=tuple(f"Warning: {warning}." for warning in warnings),
             columns=self._columns,
             answers=self._vocabulary.table(),
             decisions=dict(zip(self._names, decided, strict=True)),
