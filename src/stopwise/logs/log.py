@@ -168,7 +168,7 @@ class Log:
             self.path = Path(source)
             self._file = open_rows(self.path)
         self._sample, self.path = self.path, Path(name or self.path)
-        self.layout = arrange(self._file.names, self.columns, self.path.name)
+        self.layout = resolve_columns(self._file.names, self.columns, self.path.name)
         self.rows = self._file.rows
         self.arms = self.layout.arms
         self.has_labels = self.layout.label is not None or bool(self.layout.right)
@@ -275,11 +275,11 @@ def open_rows(path: Path) -> RowReader:
     return READERS[suffix](path)
 
 
-def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
+def resolve_columns(names: Sequence[str], columns: Columns, file: str) -> Layout:
     """Return the role of each column of a file; ``columns`` overrides the standard names."""
     _check_distinct(names, "columns", file)
-    outputs = _chosen(columns.outputs, OUTPUT, names, "outputs", file)
-    base = _chosen(columns.context, CONTEXT, names, "context", file)
+    outputs = _choose_columns(columns.outputs, OUTPUT, names, "outputs", file)
+    base = _choose_columns(columns.context, CONTEXT, names, "context", file)
     if len(outputs) < 2:
         raise InvalidLogError(
             f"{file} must have an output column for each of at least 2 arms, got {quoted(outputs)}"
@@ -287,23 +287,23 @@ def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
     arms = tuple(name.removeprefix(OUTPUT) for name in outputs)
     _check_distinct(arms, "arms", file)
     standard = columns.outputs is None
-    of_arm: dict[str, int] = {}
+    arm_of_column: dict[str, int] = {}
     for name in names:
         if name.startswith((REVEALED, COST, RIGHT)) and name not in (columns.right or ()):
             arm = _arm_of(name, arms)
             if arm is not None:
-                of_arm[name] = arm
+                arm_of_column[name] = arm
             elif standard:
                 raise InvalidLogError(
                     f"{file}: column {name!r} does not belong to an arm; the arms are "
                     f"{quoted(arms)}"
                 )
     revealed = tuple(
-        tuple(name for name, arm in of_arm.items() if arm == i and name.startswith(REVEALED))
+        tuple(name for name, arm in arm_of_column.items() if arm == i and name.startswith(REVEALED))
         for i in range(len(arms) - 1)
     )
-    prices = {arm: name for name, arm in of_arm.items() if name.startswith(COST)}
-    right = _right(columns.right, of_arm, names, len(arms), file)
+    costs = {arm: name for name, arm in arm_of_column.items() if name.startswith(COST)}
+    right = _right_columns(columns.right, arm_of_column, names, len(arms), file)
     by_role: dict[str, str | None] = {}
     for role in ("label", "stop", "rule_stop", "failed"):
         name: str | None = getattr(columns, role)
@@ -312,11 +312,11 @@ def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
             continue
         if name is not None and name not in names:
             raise _missing([name], names, role, file)
-        expected = role in names and (standard or role == "label")
-        by_role[role] = role if name is None and expected else name
-    later = {by_role["label"]: "the label", **dict.fromkeys(outputs, "an output")}
-    later |= dict.fromkeys(right, "a label")
-    if leaks := [f"{name!r} is {later[name]}" for name in base if name in later]:
+        has_standard_name = role in names and (standard or role == "label")
+        by_role[role] = role if name is None and has_standard_name else name
+    unavailable = {by_role["label"]: "the label", **dict.fromkeys(outputs, "an output")}
+    unavailable |= dict.fromkeys(right, "a label")
+    if leaks := [f"{name!r} is {unavailable[name]}" for name in base if name in unavailable]:
         raise InvalidLogError(
             f"{file}: {', '.join(leaks)}, which is not available before the first arm; leave it "
             "out of the context"
@@ -330,25 +330,25 @@ def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
         base=base,
         revealed=revealed,
         outputs=outputs,
-        costs=tuple(prices.get(i) for i in range(len(arms))) if prices else (),
+        costs=tuple(costs.get(i) for i in range(len(arms))) if costs else (),
         right=right,
         kind="kind" if standard and "kind" in names else None,
         **by_role,
     )
 
 
-def _right(
+def _right_columns(
     chosen: tuple[str, ...] | None,
-    of_arm: Mapping[str, int],
+    arm_of_column: Mapping[str, int],
     names: Sequence[str],
     n_arms: int,
     file: str,
 ) -> tuple[str | None, ...]:
     """Return by arm the column of whether it was right; () if there are none."""
     if chosen is None:
-        columns = {arm: name for name, arm in of_arm.items() if name.startswith(RIGHT)}
+        columns = {arm: name for name, arm in arm_of_column.items() if name.startswith(RIGHT)}
         return tuple(columns.get(i) for i in range(n_arms)) if columns else ()
-    columns = _chosen(chosen, RIGHT, names, "right", file) if chosen else ()
+    columns = _choose_columns(chosen, RIGHT, names, "right", file) if chosen else ()
     if columns and len(columns) != n_arms:
         raise InvalidLogError(
             f"{file}: right must have a column for each of the {n_arms} arms, in the order of the "
@@ -370,7 +370,7 @@ def _arm_of(column: str, arms: Sequence[str]) -> int | None:
     return max(matches, key=lambda i: len(arms[i]), default=None)
 
 
-def _chosen(
+def _choose_columns(
     chosen: tuple[str, ...] | None, prefix: str, names: Sequence[str], role: str, file: str
 ) -> tuple[str, ...]:
     """Return the chosen columns, by default those with the prefix."""

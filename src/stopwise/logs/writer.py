@@ -25,8 +25,8 @@ from stopwise.logs.log import (
     REVEALED,
     RIGHT,
     Columns,
-    arrange,
     format_suffix,
+    resolve_columns,
 )
 from stopwise.logs.rows import EXACT, describe_value, is_blank
 from stopwise.records import Round
@@ -324,7 +324,7 @@ def log_fields(
     # Columns must be read back in the same roles; dots in names can make them ambiguous.
     names = [field.name for field in fields]
     try:
-        layout = arrange(names, Columns(context=None if context else ()), "the log")
+        layout = resolve_columns(names, Columns(context=None if context else ()), "the log")
     except InvalidLogError as error:
         raise InvalidParameterError(str(error)) from None
     if layout.revealed != tuple(

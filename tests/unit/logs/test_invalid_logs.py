@@ -119,35 +119,47 @@ def test_text_in_a_numeric_context_column_is_rejected(text_path: Path) -> None:
     assert "leave the cell empty if unknown" in error
 
 
-def test_bools_are_not_arms(path: Path) -> None:
-    for column in ("stop", "failed"):
-        empty = {"stop": [None] * N, "failed": [None] * N}
-        save(path, VALID | empty | {column: [None] * 5 + [True] + [None] * 3})
-        error = error_of(path)
-        assert ", row 6" in error
-        assert re.search(f"'{column}': is the (bool|text) '?True'?, which is not an arm", error)
+@pytest.mark.parametrize("column", ["stop", "failed"])
+def test_bools_are_not_arms(path: Path, column: str) -> None:
+    empty = {"stop": [None] * N, "failed": [None] * N}
+    save(path, VALID | empty | {column: [None] * 5 + [True] + [None] * 3})
+    error = error_of(path)
+    assert ", row 6" in error
+    assert re.search(f"'{column}': is the (bool|text) '?True'?, which is not an arm", error)
 
 
-def test_numbers_and_text_in_one_log_are_rejected(path: Path) -> None:
-    message = "mixed types: the text 'one' after outputs that are numbers"
-    if path.suffix == ".csv":  # all answers are text if any is, unless there is a column kind
-        kinds = ["number"] * N
-        save(path, with_cells({"output.b": "one"}) | {"kind": kinds})
-        assert f"row 6 (line 7), column 'output.b': {message}" in error_of(path)
-        kinds[5] = "text"
-        save(path, with_cells({"output.a": "one"}) | {"kind": kinds})
-        assert f"row 6 (line 7), column 'output.a': {message}" in error_of(path)
-        return
-    if path.suffix == ".parquet":
-        save(path, VALID | {"output.b": [None, None, None, "one", *["two"] * 5], "stop": [0] * N})
-        assert f"row 4, column 'output.b': {message}" in error_of(path)
-        assert f"row 4, column 'output.b': {message}" in error_of(path, size=2)
-        return
-    for column in ("output.a", "output.b", "label"):
-        save(path, with_cells({column: "one"}))
-        for size in (65_536, 5, 1):
-            assert f"row 6 (line 6), column '{column}': {message}" in error_of(path, size=size)
-    save(path, with_cells({"output.b": [1]}))
+MIXED_TYPES = "mixed types: the text 'one' after outputs that are numbers"
+
+
+@pytest.mark.parametrize(("column", "kind"), [("output.b", "number"), ("output.a", "text")])
+def test_numbers_and_text_in_csv_with_kinds_are_rejected(
+    tmp_path: Path, column: str, kind: str
+) -> None:
+    """Without the column ``kind``, all answers are text if any is."""
+    kinds = ["number"] * N
+    kinds[5] = kind
+    path = save(tmp_path / "log.csv", with_cells({column: "one"}) | {"kind": kinds})
+    assert f"row 6 (line 7), column '{column}': {MIXED_TYPES}" in error_of(path)
+
+
+@pytest.mark.parametrize("size", [65_536, 2])
+def test_number_and_text_columns_in_parquet_are_rejected(tmp_path: Path, size: int) -> None:
+    texts = [None, None, None, "one", *["two"] * 5]
+    path = save(tmp_path / "log.parquet", VALID | {"output.b": texts, "stop": [0] * N})
+    assert f"row 4, column 'output.b': {MIXED_TYPES}" in error_of(path, size=size)
+
+
+@pytest.mark.parametrize("size", [65_536, 5, 1])
+@pytest.mark.parametrize("column", ["output.a", "output.b", "label"])
+def test_numbers_and_text_in_json_lines_are_rejected(
+    tmp_path: Path, column: str, size: int
+) -> None:
+    path = save(tmp_path / "log.jsonl", with_cells({column: "one"}))
+    assert f"row 6 (line 6), column '{column}': {MIXED_TYPES}" in error_of(path, size=size)
+
+
+def test_a_list_as_output_is_rejected(tmp_path: Path) -> None:
+    path = save(tmp_path / "log.jsonl", with_cells({"output.b": [1]}))
     assert "row 6 (line 6), column 'output.b': is a list: '[1]'" in error_of(path)
 
 
@@ -155,9 +167,8 @@ def test_numbers_and_text_in_one_log_are_rejected(path: Path) -> None:
 def test_numbers_too_large_to_compare_exactly_are_rejected(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"log.{suffix}"
     save(path, with_cells({"output.b": 2**63}))
-    assert "column 'output.b': is 9223372036854775808, which does not fit in 64 bits" in error_of(
-        path
-    )
+    error = error_of(path)
+    assert "column 'output.b': is 9223372036854775808, which does not fit in 64 bits" in error
     save(path, with_cells({"output.b": 2**53 + 1, "label": 0.5}))
     assert "column 'output.b': is too large to compare exactly with" in error_of(path)
     table = with_cells({"output.b": 2**53 + 1})

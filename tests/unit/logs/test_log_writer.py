@@ -263,19 +263,28 @@ def test_parquet_columns_have_the_narrowest_type(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_append_requires_the_same_columns(text_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arms", "context"), [(["small", "huge"], ["x"]), (ARMS, ["z"]), (ARMS[::-1], ["x"])]
+)
+def test_append_requires_the_same_columns(
+    text_path: Path, arms: list[str], context: list[str]
+) -> None:
     write(text_path, append=True)  # creates the file
     write(text_path, finished("a"), append=True)  # no rows
     before = text_path.read_bytes()
-    for arms, context in ((["small", "huge"], ["x"]), (ARMS, ["z"]), (ARMS[::-1], ["x"])):
-        with pytest.raises(InvalidLogError, match=r"cannot append to .*: its columns are id"):
-            LogWriter(text_path, arms, context, append=True)
+    with pytest.raises(InvalidLogError, match=r"cannot append to .*: its columns are id"):
+        LogWriter(text_path, arms, context, append=True)
     assert text_path.read_bytes() == before
-    for other in ("something else\n", "something else", 'something "else\n and more\n'):
-        text_path.write_text(other)
-        with pytest.raises(InvalidLogError, match=text_path.name):
-            LogWriter(text_path, ARMS, ["x"], append=True)
-        assert text_path.read_text() == other
+
+
+@pytest.mark.parametrize(
+    "content", ["something else\n", "something else", 'something "else\n and more\n']
+)
+def test_append_rejects_files_that_are_not_logs(text_path: Path, content: str) -> None:
+    text_path.write_text(content)
+    with pytest.raises(InvalidLogError, match=text_path.name):
+        LogWriter(text_path, ARMS, ["x"], append=True)
+    assert text_path.read_text() == content
 
 
 def test_append_keeps_a_complete_last_line_without_a_line_break(text_path: Path) -> None:

@@ -61,12 +61,14 @@ def test_stages_after_the_stop_are_not_called() -> None:
     assert done.answer == " A Case"
 
 
-def test_an_invalid_context_is_rejected_before_any_stage_runs() -> None:
+@pytest.mark.parametrize(
+    "case", ["text", [1.0], [1.0, float("nan")], [[0.0, 0.0]], None, [5.0, 5.0]]
+)
+def test_an_invalid_context_is_rejected_before_any_stage_runs(case: Any) -> None:
     policy = learner()
     runner = Runner(policy, [lambda case: pytest.fail("must not run")] * 3)
-    for case in ("text", [1.0], [1.0, float("nan")], [[0.0, 0.0]], None, [5.0, 5.0]):
-        with pytest.raises(sw.errors.InvalidContextError):
-            runner.run(case)
+    with pytest.raises(sw.errors.InvalidContextError):
+        runner.run(case)
     assert policy.rounds == 0
 
 

@@ -24,12 +24,15 @@ def test_a_classifier_gives_its_prediction_as_a_plain_value(classes: list[Any], 
     assert type(answer) is kind
 
 
-def test_predictions_of_any_shape_become_plain_values() -> None:
-    for shape in ((-1,), (-1, 1)):
-        model = LinearRegression().fit(X, (2 * X[:, 0]).reshape(shape))
-        answer = Stage(model).call(np.array([1.0, 0.0]))
-        assert type(answer) is float
-        assert answer == pytest.approx(2.0)
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
+def test_predictions_of_any_shape_become_plain_values(shape: tuple[int, ...]) -> None:
+    model = LinearRegression().fit(X, (2 * X[:, 0]).reshape(shape))
+    answer = Stage(model).call(np.array([1.0, 0.0]))
+    assert type(answer) is float
+    assert answer == pytest.approx(2.0)
+
+
+def test_several_predictions_become_a_tuple() -> None:
     several = MultiOutputClassifier(LogisticRegression(C=100)).fit(X, X.astype(int))
     assert Stage(several).call([1.0, 0.0]) == (1, 0)
 
@@ -50,24 +53,35 @@ def test_invalid_stages_are_rejected(run: Any, options: dict[str, Any], message:
         Stage(run, **options)
 
 
-def test_async_callables_are_detected() -> None:
-    async def stage(case: int, offset: int = 0) -> int:
-        return case + offset
+async def add(case: int, offset: int = 0) -> int:
+    return case + offset
 
-    class Client:
-        async def __call__(self, case: int) -> int:
-            return case
 
-        async def ask(self, case: int) -> int:
-            return case
+class Client:
+    async def __call__(self, case: int) -> int:
+        return case
 
-        def plain(self, case: int) -> int:
-            return case
+    async def ask(self, case: int) -> int:
+        return case
 
-    for run in (stage, functools.partial(stage, offset=1), Client(), Client().ask):
-        assert Stage(run).is_async
-    for plain in (Client().plain, lambda case: case, LogisticRegression()):
-        assert not Stage(plain).is_async
+    def plain(self, case: int) -> int:
+        return case
+
+
+@pytest.mark.parametrize(
+    ("run", "is_async"),
+    [
+        (add, True),
+        (functools.partial(add, offset=1), True),
+        (Client(), True),
+        (Client().ask, True),
+        (Client().plain, False),
+        (lambda case: case, False),
+        (LogisticRegression(), False),
+    ],
+)
+def test_async_callables_are_detected(run: Any, is_async: bool) -> None:
+    assert Stage(run).is_async == is_async
 
 
 def test_a_structured_answer_gives_output_revealed_numbers_and_cost() -> None:
@@ -109,7 +123,7 @@ async def yielding_async(case: Any) -> Any:
     yield case
 
 
-def test_generators_are_rejected() -> None:
-    for answer in (yielding(1), yielding_async(1)):
-        with pytest.raises(InvalidOutputsError, match="returned a generator"):
-            Stage(lambda case: case, canonical=tuple).interpret(answer, last=True)
+@pytest.mark.parametrize("run", [yielding, yielding_async])
+def test_generators_are_rejected(run: Any) -> None:
+    with pytest.raises(InvalidOutputsError, match="returned a generator"):
+        Stage(lambda case: case, canonical=tuple).interpret(run(1), last=True)
