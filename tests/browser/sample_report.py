@@ -1,4 +1,4 @@
-"""A small report with everything in it that a report can have, and all that can go wrong."""
+"""A small report with every element, extreme numbers and hostile names."""
 
 from datetime import UTC, datetime
 from math import inf, nan

@@ -1,4 +1,4 @@
-"""The complete diagnosis, on real files."""
+"""`diagnose` end to end, on real files."""
 
 import msgspec
 import numpy as np
