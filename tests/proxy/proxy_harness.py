@@ -97,7 +97,7 @@ class RunningProxy(Served):
         self.app = ProxyApp(self.service, self.settings, self.config)
         address = free_address(self.settings)
         listening = self._url.set_result
-        await run_service(self.service, address, self._asked, listening, self.app)
+        await run_service(self.service, address, self._stop_requested, listening, self.app)
 
     def wait_until_ready(self) -> None:
         async def ready() -> None:
