@@ -62,19 +62,19 @@ def test_an_own_policy_can_be_subclassed() -> None:
 def by_steps(policy: Any) -> list[int]:
     stops: list[int] = []
     for t in range(N):
-        running = policy.start(BATCH.contexts[t])
-        while (arm := running.next()) is not None:
-            running.give(int(OUTPUTS[t, arm]))
-            running = policy.resume(running.state())
-        running.learn()
-        stops.append(running.decision.stop)
+        current = policy.start(BATCH.contexts[t])
+        while (arm := current.next()) is not None:
+            current.give(int(OUTPUTS[t, arm]))
+            current = policy.resume(current.state())
+        current.learn()
+        stops.append(current.decision.stop)
     return stops
 
 
 def by_runner(policy: Any) -> list[int | None]:
     stages = [lambda t, arm=arm: int(OUTPUTS[t, arm]) for arm in range(3)]
     runner = sw.Runner(policy, stages, context=lambda t: BATCH.contexts[t])
-    return [done.stop for done in runner.run_many(range(N))]
+    return [result.stop for result in runner.run_many(range(N))]
 
 
 def by_decide_and_observe(policy: Any) -> list[int]:

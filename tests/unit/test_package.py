@@ -89,11 +89,11 @@ def test_public_names_resolve_in_a_package_without_sources(tmp_path: Path) -> No
     libraries = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     path = [str(tmp_path), *libraries]
     # -S skips site, so that the hook of the editable installation cannot find the sources.
-    resolved = output("-S", "-c", f"import sys; sys.path += {path}\n{RESOLVE}")
-    file, names, names_of_research = resolved
+    script = f"import sys; sys.path += {path}\n{RESOLVE}"
+    file, names, research_names = output("-S", "-c", script)
     assert file == str(copy / "__init__.pyc")
     assert names == dir(sw)
-    assert names_of_research == dir(research)
+    assert research_names == dir(research)
     assert {"Cascade", "USSPD", "load", "simulate", "errors", "__version__"} <= set(names)
 
 

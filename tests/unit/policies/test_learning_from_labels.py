@@ -50,8 +50,8 @@ def play(policy: Any, rounds: range, late: int = 0) -> list[int]:
             waiting.append((current, int(BAD.labels[t])))
         while len(waiting) > late:
             policy.label(*waiting.pop(0))
-    for done in waiting:
-        policy.label(*done)
+    for request in waiting:
+        policy.label(*request)
     return stops
 
 

@@ -133,13 +133,21 @@ INVALID: list[dict[str, Any]] = [
 ]
 
 
-def test_invalid_contents_are_rejected_with_the_name_of_the_file(path: Path) -> None:
-    for body in (b"", b"\xc1", b"\x80", msgspec.msgpack.encode([1, 2])):
-        write(path, body)
-        assert_corrupt(path)
-    for changes in INVALID:
-        craft(path, trained(), **changes)
-        assert_corrupt(path)
+@pytest.mark.parametrize("body", [b"", b"\xc1", b"\x80", msgspec.msgpack.encode([1, 2])])
+def test_an_invalid_body_is_rejected_with_the_name_of_the_file(body: bytes, path: Path) -> None:
+    write(path, body)
+    assert_corrupt(path)
+
+
+@pytest.mark.parametrize("changes", INVALID)
+def test_invalid_contents_are_rejected_with_the_name_of_the_file(
+    changes: dict[str, Any], path: Path
+) -> None:
+    craft(path, trained(), **changes)
+    assert_corrupt(path)
+
+
+def test_a_file_with_invalid_features_is_rejected_with_any_features(path: Path) -> None:
     craft(path, trained(), features={"kind": "shared", "context_dim": 2, "n_arms": 3, "maps": [{}]})
     assert_corrupt(path, f"{path.name}: invalid features")
     with pytest.raises(sw.errors.FeaturesMismatchError, match=path.name):

@@ -62,15 +62,15 @@ def test_step_by_step_equals_decide_and_observe(name: str) -> None:
     explored = 0
     for t in range(120):
         x = WORLD.contexts[t]
-        running, decision = stepwise.start(x), at_once.decide(x)
+        current, decision = stepwise.start(x), at_once.decide(x)
         answered = decision.stop + 1 if t % 4 else min(t % 3, decision.stop + 1)  # some end early
         for arm in range(answered):
-            assert running.next() == running.next() == arm
-            running.give(int(OUTPUTS[t, arm]))
+            assert current.next() == current.next() == arm
+            current.give(int(OUTPUTS[t, arm]))
         if t % 4:
-            assert running.next() is None
-            assert running.decision == decision
-        running.learn()
+            assert current.next() is None
+            assert current.decision == decision
+        current.learn()
         if answered:
             rule_stop = min(decision.rule_stop, answered - 1)
             explored += rule_stop < answered - 1
@@ -81,20 +81,20 @@ def test_step_by_step_equals_decide_and_observe(name: str) -> None:
 
 def test_calls_in_the_wrong_order_and_invalid_outputs_are_rejected() -> None:
     policy = sw.USSPD(CASCADE, context_dim=2)
-    running, other = policy.start([0.1, 0.2]), policy.start([0.3, 0.4])
+    current, other = policy.start([0.1, 0.2]), policy.start([0.3, 0.4])
     with pytest.raises(sw.errors.InvalidOutputsError, match="next"):
-        running.give(1)
-    running.next()
+        current.give(1)
+    current.next()
     for output in ([1], float("nan")):
         with pytest.raises(sw.errors.InvalidOutputsError):
-            running.give(output)  # pyright: ignore[reportArgumentType] (intentionally invalid)
+            current.give(output)  # pyright: ignore[reportArgumentType] (intentionally invalid)
     with pytest.raises(sw.errors.InvalidContextError, match="reveals="):
-        running.give(1, [0.5])
-    running.give(1)
-    assert running.outputs == [1]
-    running.learn()
+        current.give(1, [0.5])
+    current.give(1)
+    assert current.outputs == [1]
+    current.learn()
     with pytest.raises(sw.errors.InvalidOutputsError):
-        running.learn()
+        current.learn()
     assert other.next() == 0  # rounds may overlap
     other.give(0)
     other.learn()
@@ -124,15 +124,15 @@ def test_a_round_in_progress_can_be_saved_and_resumed(policies: Any) -> None:
 
 
 def test_follow_overrides_the_rule() -> None:
-    running = sw.FixedDepth(CASCADE, depth=0).start([0.0])
-    running.next()
-    running.give("yes")
-    assert running.next() is None
-    running.follow(ended=False)
-    running.give("no")
-    running.follow(ended=True)
-    assert (running.outputs, running.next()) == (["yes", "no"], None)
-    assert running.decision is not None
+    current = sw.FixedDepth(CASCADE, depth=0).start([0.0])
+    current.next()
+    current.give("yes")
+    assert current.next() is None
+    current.follow(ended=False)
+    current.give("no")
+    current.follow(ended=True)
+    assert (current.outputs, current.next()) == (["yes", "no"], None)
+    assert current.decision is not None
 
 
 # ------------------------------------------------------------------------- revealed context
@@ -179,15 +179,15 @@ def test_the_number_of_revealed_values_is_checked() -> None:
         sw.errors.InvalidContextError, match="must start with context_dim=1 values, got 2"
     ):
         policy.start([0.5, 0.5])
-    running = policy.start([0.5])
+    current = policy.start([0.5])
     for revealed, invalid in (([], [[0.1]]), ([0.25], [[], [float("nan")], [0.1, 0.2]])):
-        running.next()
+        current.next()
         for values in invalid:
             with pytest.raises(sw.errors.InvalidContextError, match="reveal"):
-                running.give(1, values)
-        assert running.context == (0.5,)
-        running.give(1, revealed)
-    assert running.context == (0.5, 0.25)
+                current.give(1, values)
+        assert current.context == (0.5,)
+        current.give(1, revealed)
+    assert current.context == (0.5, 0.25)
 
 
 def test_an_early_stop_uses_and_reports_only_revealed_context() -> None:
