@@ -1,13 +1,10 @@
-"""What a round of Stopwise costs, beside what its peers' rounds cost. Start with ``--help``.
-
-The thread limits below are set before anything imports numpy, because BLAS libraries read them
-once, when they load. Every time in these benchmarks is CPU time of the entire process, which adds
-up all threads: idle BLAS workers that spin while waiting would be charged to whoever called them,
-and rounds this small gain nothing from a second thread anyway.
-"""
+"""Benchmarks of Stopwise and other libraries; see ``python -m benchmarks --help``."""
 
 import os
 
+# Set before numpy is imported, because BLAS libraries read the limits when they load. CPU times
+# include all threads, so idle BLAS workers that spin would count, and such small rounds gain
+# nothing from a second thread.
 for _variable in (
     "OPENBLAS_NUM_THREADS",
     "OMP_NUM_THREADS",

@@ -1,15 +1,15 @@
 """The search for the arms of the paper's Tables 1 and 2.
 
-The paper prints which share of the contexts is weakly dominant on each instance, and not how its
-classifiers were regularised. This searches for regularisations whose shares come near.
+The paper prints the share of weakly dominant contexts of each instance, but not the regularisation
+of its classifiers. This searches for regularisations with similar shares:
 
 - PIMA and Heart: six scalings, with and without an intercept, and 18 values of C for each arm;
-  then, for the scaling that the library uses, finer values of C around the best.
+  then, for the library's scaling, finer values of C around the best.
 - Synthetic: ordered choices of five different powers of ten, on the data of the library's seed;
-  those near in the first 500 rows are computed on all 5,000. For that seed, it also shows which of
-  the seeds before have weak dominance everywhere on instances 2 to 4.
+  those that are close on the first 500 rows are computed on all 5,000. It also lists the smaller
+  seeds with weak dominance everywhere on instances 2 to 4.
 
-The distance is the largest difference from a printed share. Many choices are about as near.
+The distance is the largest difference from a printed share. Many choices are about as close.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def _ranged(X: Floats) -> Floats:
 
 OURS = "standardised, rows of norm ≤ 1"
 SCALINGS: dict[str, Callable[[Floats], Floats]] = {
-    "as it is": lambda X: X,
-    "as it is, rows of norm ≤ 1": _unit,
+    "unscaled": lambda X: X,
+    "unscaled, rows of norm ≤ 1": _unit,
     "0 to 1": _ranged,
     "0 to 1, rows of norm ≤ 1": lambda X: _unit(_ranged(X)),
     "standardised": _spread,
@@ -62,30 +62,31 @@ TABLES = {
 }
 
 
-def dominant(one: Sequence[Floats], y: Floats, cascade: Cascade, weights: Floats) -> Floats:
+def dominant(answers: Sequence[Floats], y: Floats, cascade: Cascade, weights: Floats) -> Floats:
     """Return the share of weakly dominant contexts for m cascades at once.
 
-    ``one[i]`` is (m, n) or (1, n): the chance that arm i answers 1. ``weights`` add up to one.
+    ``answers[i]``, (m, n) or (1, n), is the probability that arm i answers 1; the weights sum to 1.
     """
     C = cascade.cumulative
-    loss = np.stack(
-        np.broadcast_arrays(*[a + y - 2 * a * y + c for a, c in zip(one, C, strict=True)])
-    )
+    losses = [a + y - 2 * a * y + c for a, c in zip(answers, C, strict=True)]
+    loss = np.stack(np.broadcast_arrays(*losses))
     least = loss.min(axis=0) + TIE
     last = cascade.n_arms - 1
     best = last - np.argmax(loss[::-1] <= least, axis=0)  # the deepest of tied arms
-    good = np.ones(best.shape, dtype=np.bool_)
+    dominant_ = np.ones(best.shape, dtype=np.bool_)
     for i, j in cascade.pairs():
-        p = one[i] + one[j] - 2 * one[i] * one[j]
-        good &= (best != i) | (C[j] - C[i] - p > TIE)
-    return good @ weights
+        p = answers[i] + answers[j] - 2 * answers[i] * answers[j]
+        dominant_ &= (best != i) | (C[j] - C[i] - p > TIE)
+    return dominant_ @ weights
 
 
 def distance(
-    one: Sequence[Floats], y: Floats, costs: Any, printed: Sequence[float], weights: Floats
+    answers: Sequence[Floats], y: Floats, costs: Any, printed: Sequence[float], weights: Floats
 ) -> Floats:
-    """Return how far the shares of m cascades are from those printed, at most."""
-    off = [dominant(one, y, Cascade(c), weights) - p for c, p in zip(costs, printed, strict=True)]
+    """Return the largest difference of each of m cascades from the printed shares."""
+    off = [
+        dominant(answers, y, Cascade(c), weights) - p for c, p in zip(costs, printed, strict=True)
+    ]
     return np.abs(off).max(axis=0)
 
 
@@ -93,13 +94,13 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
     """Search for the arms of both tables."""
     rows = [row for name in TABLES for row in _real(name, quick)]
     text = table(
-        "PIMA and Heart: the nearest C of each scaling",
+        "PIMA and Heart: the closest C of each scaling",
         *(["data", "scaling", "intercept", "C", "distance"], rows),
     )
     progress("synthetic")
     near, published = _synthetic(quick)
     text += table(
-        f"Synthetic: the nearest of all ordered choices of five powers of ten, {len(near)} within "
+        f"Synthetic: the closest of all ordered choices of five powers of ten, {len(near)} within "
         "0.002",
         *(["C", "distance"], [*near[:5], ("the library's", published)]),
     )
@@ -118,15 +119,15 @@ def _real(name: str, quick: bool) -> Iterator[tuple[Any, ...]]:
 
     def nearest(scaled: Floats, intercept: bool, grids: Sequence[Sequence[float]]) -> Any:
         arms = [
-            np.stack([_says_one(scaled[:, :k], y, c, intercept) for c in grid])
+            np.stack([_answer_probability(scaled[:, :k], y, c, intercept) for c in grid])
             for k, grid in zip(seen, grids, strict=True)
         ]
-        found = (np.inf, ())
+        best = (np.inf, ())
         for a, b in product(range(len(grids[0])), range(len(grids[1]))):
             off = distance([arms[0][[a]], arms[1][[b]], arms[2]], y, costs, printed, weights)
             c = int(off.argmin())
-            found = min(found, (float(off[c]), (grids[0][a], grids[1][b], grids[2][c])))
-        return found
+            best = min(best, (float(off[c]), (grids[0][a], grids[1][b], grids[2][c])))
+        return best
 
     best: dict[str, Any] = {}
     grid = GRID[::3] if quick else GRID
@@ -136,7 +137,7 @@ def _real(name: str, quick: bool) -> Iterator[tuple[Any, ...]]:
             SCALINGS[scaling](X), intercept, [grid] * 3
         )
         yield name, scaling, "yes" if intercept else "no", _text(C), off
-    for width in () if quick else (0.5, 0.15, 0.04):  # decades to either side
+    for width in () if quick else (0.5, 0.15, 0.04):  # decades on either side
         _, around = best.get("finer") or best[f"{OURS} True"]
         finer = [tuple(c * 10 ** np.linspace(-width, width, 13)) for c in around]
         best["finer"] = nearest(SCALINGS[OURS](X), True, finer)
@@ -146,24 +147,24 @@ def _real(name: str, quick: bool) -> Iterator[tuple[Any, ...]]:
     yield name, "the library's", "yes", _text(published), off
 
 
-def _says_one(X: Floats, y: Any, C: float, intercept: bool) -> Floats:
+def _answer_probability(X: Floats, y: Any, C: float, intercept: bool) -> Floats:
     return predict_logistic(X, fit_logistic(X, y, C, intercept)[None])[:, 0]
 
 
 def _synthetic(quick: bool) -> tuple[list[tuple[Any, ...]], float]:
-    """Return the choices within 0.002 of all printed shares, and how near the library's is."""
+    """Return the choices within 0.002 of all printed shares, and the library's distance."""
     powers = (1e-4, 1e-3, 1e-2, 1e2, 1e7) if quick else POWERS
-    one, y = _classifiers(powers, choices.SYNTHETIC_DATA_SEED)
+    answers, y = _classifiers(powers, choices.SYNTHETIC_DATA_SEED)
     costs, printed = choices.SYNTHETIC_COSTS.values(), choices.SYNTHETIC_FRACTIONS
 
     def off(arms: Sequence[int], last: Sequence[int], rows: int) -> Floats:
-        part = [one[[a], :rows] for a in arms] + [one[list(last), :rows]]
+        part = [answers[[a], :rows] for a in arms] + [answers[list(last), :rows]]
         return distance(part, y[:rows], costs, printed, np.full(rows, 1 / rows))
 
     near: list[tuple[Any, ...]] = []
     for arms in permutations(range(len(powers)), 4):
         last = [k for k in range(len(powers)) if k not in arms]
-        # 500 of 5,000 rows can be off by a percent where all are not
+        # 500 rows can be off by one percent although all 5,000 are not.
         last = [k for k, far in zip(last, off(arms, last, 500), strict=True) if far < 0.01]
         if last:
             for k, far in zip(last, off(arms, last, len(y)), strict=True):
@@ -174,7 +175,7 @@ def _synthetic(quick: bool) -> tuple[list[tuple[Any, ...]], float]:
 
 
 def _classifiers(powers: Sequence[float], seed: int) -> tuple[Floats, Floats]:
-    """Return the chance to answer 1 of a classifier with each C, (C, n), and the labels."""
+    """Return the probability of answering 1 for each C, (C, n), and the labels."""
     cascade = Cascade([0.1] * len(powers))
     environment = Synthetic(cascade, C=powers, data_seed=seed)
     batch = environment.sample(choices.ROUNDS, np.random.default_rng(0))
@@ -186,10 +187,10 @@ def _classifiers(powers: Sequence[float], seed: int) -> tuple[Floats, Floats]:
 
 
 def _everywhere(seed: int) -> bool:
-    one, y = _classifiers(choices.SYNTHETIC_C, seed)
+    answers, y = _classifiers(choices.SYNTHETIC_C, seed)
     costs = list(choices.SYNTHETIC_COSTS.values())[1:]
     weights = np.full(len(y), 1 / len(y))
-    return all(dominant(list(one[:, None]), y, Cascade(c), weights)[0] > 1 - TIE for c in costs)
+    return all(dominant(list(answers[:, None]), y, Cascade(c), weights)[0] > 1 - TIE for c in costs)
 
 
 def _text(C: Sequence[float]) -> str:

@@ -1,4 +1,4 @@
-"""Time and memory of a policy with a half-life, over very many rounds in one process."""
+"""Time and memory of a policy with a half-life over 100,000,000 rounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FULL = 32 * HALF_LIFE  # rounds after which the history no longer grows
 
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
-    """Play three arms and four numbers a context; disagreement turns around now and then."""
+    """Run three arms with four context columns; the disagreement reverses periodically."""
     rounds = QUICK if quick else ROUNDS
     policy: Any = make(
         POLICY,
@@ -41,18 +41,19 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
         stored = policy.effort["rows_stored"]
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
         rows.append((done + CHUNK, spent, stored, policy.nbytes / 1e6, peak, float(stops.mean())))
-        progress(f"{done + CHUNK:,} rounds, {spent:.1f} µs a round, peak {peak:.0f} MB")
+        progress(f"{done + CHUNK:,} rounds, {spent:.1f} µs per round, peak {peak:.0f} MB")
     progress("")
     times = np.array([row[1] for row in rows])
     end, start, million = np.median(times[-50:]), np.median(times[:50]), np.mean(times[:5])
     full = np.median(times[FULL // CHUNK :][:50]) if rounds > FULL else start
     minutes = (time.perf_counter() - began) / 60
     note = (
-        f"{rounds:,} rounds in {minutes:.0f} minutes, drawing them included. A round at the end "
-        f"(CPU time, median of the last 50 parts of {CHUNK:,} rounds) takes {end / start:.2f} of "
-        f"one in the first 50, {end / million:.2f} of one in the first million, while the history "
-        f"is short, and {end / full:.2f} of one in the 50 after the history is full."
+        f"{rounds:,} rounds in {minutes:.0f} minutes, including the time to draw them. The CPU "
+        f"time of a round at the end (median of the last 50 chunks of {CHUNK:,} rounds), relative "
+        f"to the first 50 chunks: {end / start:.2f}; to the first million rounds, with a short "
+        f"history: {end / million:.2f}; to the 50 chunks after the history is full: "
+        f"{end / full:.2f}."
     )
-    headings = ["rounds", "µs a round", "rows stored", "MB of the policy", "peak MB", "mean stop"]
+    headings = ["rounds", "µs per round", "rows stored", "policy MB", "peak MB", "mean stop"]
     shown = rows if quick else rows[:25:5] + rows[49::50]
     return table(f"{POLICY}, half-life {HALF_LIFE:,}", headings, shown, note), {"rows": rows}

@@ -1,4 +1,4 @@
-"""What not solving is worth: Stopwise against solving every round, at three depths of play."""
+"""Stopwise compared with solving every round, at three depths."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from benchmarks.workload import Workload, make
 
 N_ARMS, N_FEATURES = 5, 10
 DEPTHS = {"shallow": 0.45, "even": 0.25, "deep": 0.12}
-"""What going all the way costs: the less, the deeper rounds go, and the more there is to solve."""
+"""Cost of running all arms: the lower, the deeper rounds go, and the more there is to solve."""
 
 NOTE = """\
-"plain" is the paper's pseudocode in compiled loops; "by hand" the same with history laid out
-and the sums vectorised by hand. Both solve only the pairs that a round updated, and start
-from the last solution. CPU time, best of three, all on the same contexts."""
+"plain" is the paper's pseudocode in compiled loops; "by hand" the same with the history laid out
+and the sums vectorised by hand. Both solve only the pairs that a round updated, and start from the
+last solution. CPU time, best of three, on the same contexts."""
 
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
-    """Play the same rounds by all three and compare times and decisions."""
+    """Run the same rounds with all three and compare times and decisions."""
     n_rounds = 2_000 if quick else 5_000
     progress("exactness: compiling the references")
     warm = make(300, N_ARMS, N_FEATURES)
@@ -39,12 +39,12 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
             progress(f"exactness: {name}, run {repeat + 1} of {REPEATS}")
             spent, stops["ours"] = ours.run_compiled(load)
             best["ours"] = min(best["ours"], spent)
-            for road, play in (("plain", plain_reference.run), ("by hand", _by_hand)):
-                spent, stops[road] = _timed(play, load)
-                best[road] = min(best[road], spent)
+            for name_, play in (("plain", plain_reference.run), ("by hand", _by_hand)):
+                spent, stops[name_] = _timed(play, load)
+                best[name_] = min(best[name_], spent)
         same = int(((stops["ours"] == stops["plain"]) & (stops["ours"] == stops["by hand"])).sum())
         shares = np.bincount(stops["ours"], minlength=N_ARMS) / n_rounds
-        micros = {road: value * 1e6 for road, value in best.items()}
+        micros = {key: value * 1e6 for key, value in best.items()}
         ratios = [micros["plain"] / micros["ours"], micros["by hand"] / micros["ours"]]
         depth = " ".join(f"{share:.0%}" for share in shares)
         rows.append([f"{name}: {depth}", *micros.values(), *ratios, f"{same:,} of {n_rounds:,}"])
@@ -57,7 +57,7 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
 
 
 def _timed(play: Any, load: Workload) -> tuple[float, Any]:
-    """Play a workload; return CPU seconds a round and the stops."""
+    """Run a workload; return CPU seconds per round and the stops."""
     stops: list[Any] = []
     spent = cpu_seconds(lambda: stops.append(play(load, **ours.SETTINGS)))
     return spent / load.n_rounds, stops[0]

@@ -1,4 +1,4 @@
-"""Whether a round gets slower as history grows: a single run of a million rounds, in windows."""
+"""Time and memory per round over a run of a million rounds."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ from benchmarks.workload import Workload, make
 N_ARMS, N_FEATURES = 5, 10
 BASELINE = "numpy LinUCB, stacked"
 BLOCK = 10_000
-"""Rounds handed over at a time; windows begin and end at multiples of it."""
+"""Rounds per call; windows begin and end at multiples of it."""
 
 WINDOWS = [(10_000, 20_000), (90_000, 100_000), (400_000, 500_000), (900_000, 1_000_000)]
 
 NOTE = f"""\
-The run is played {REPEATS} times, which is the same work each time, and the best time of each
-{BLOCK:,} rounds counts. The rows take turns block by block; numpy LinUCB, whose rounds cannot get
-slower, shows how much the machine itself drifted."""
+The run is repeated {REPEATS} times with the same work, and the best time of each {BLOCK:,} rounds
+counts. The rows take turns block by block; numpy LinUCB, whose rounds cannot get slower, shows the
+drift of the machine."""
 
 
 @dataclass
 class Curve:
-    """One contestant's way through the run, a number for each block.
+    """The times of one learner, block by block.
 
     Attributes
     ----------
     name
-        What the table calls it.
+        Its name in the table.
     contestant
-        What plays; it keeps its history from block to block.
-    road
-        Plays one block and returns its CPU seconds.
+    learner
+    run_block
+        Runs one block and returns its CPU seconds.
     nbytes
-        What a policy says it holds when the run is over.
+        Memory that a policy reports at the end of the run.
     seconds
         CPU seconds of each block.
     """
 
     name: str
-    contestant: Any
-    road: Callable[[Any, Workload], float]
+    learner: Any
+    run_block: Callable[[Any, Workload], float]
     nbytes: int | None = None
     seconds: list[float] = field(default_factory=list)
 
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
-    """Play the long run by both roads; return the table and the result."""
+    """Run the long run with both interfaces; return the table and the result."""
     if not ours.installed():
         return "\nGrowth: stopwise is not installed", {"rows": []}
     windows = WINDOWS[:2] if quick else WINDOWS
@@ -69,7 +69,7 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
         resident.append(grown)
 
     labels = [f"{a // 1000}k–{b // 1000}k" for a, b in windows]
-    columns = ["µs a round in rounds", *labels, "last/first", "bytes a round"]
+    columns = ["µs per round in rounds", *labels, "last/first", "bytes per round"]
     rows, blocks, by_name = [], {}, {}
     for same in zip(*runs, strict=True):
         first = same[0]
@@ -85,10 +85,10 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
     }
     shown = [*rows, *([f"{name} / LinUCB", *ratio, None, None] for name, ratio in ratios.items())]
     title = f"Growth to {workload.n_rounds:,} rounds, K = {N_ARMS}, d' = {N_FEATURES}"
-    # Only the first run asks the system for memory; later ones reuse what that one gave back.
+    # Only the first run allocates from the system; later ones reuse its memory.
     note = NOTE
     if resident[0] is not None:
-        note += f"\nThe process grew by {resident[0]:.0f} bytes a round for each Stopwise policy."
+        note += f"\nThe process grew by {resident[0]:.0f} bytes per round for each Stopwise policy."
     return table(title, columns, shown, note), {
         "n_arms": N_ARMS,
         "n_features": N_FEATURES,
@@ -101,10 +101,10 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
 
 
 def _run(workload: Workload, title: str) -> tuple[list[Curve], float | None]:
-    """Play the run once, the contestants taking turns block by block.
+    """Run once, with the learners taking turns block by block.
 
-    Also returns the bytes a round that the process grew by after the first block, shared out
-    between the two Stopwise policies: numpy LinUCB keeps no history.
+    Also return the growth of the process after the first block in bytes per round, divided between
+    the two Stopwise policies, because numpy LinUCB keeps no history.
     """
     at_first: int | None = None
     costs, d = workload.costs, workload.n_features
@@ -118,23 +118,23 @@ def _run(workload: Workload, title: str) -> tuple[list[Curve], float | None]:
         rounds = slice(start, start + BLOCK)
         block = Workload(workload.contexts[rounds], workload.outputs[rounds], costs)
         for curve in curves:
-            curve.seconds.append(curve.road(curve.contestant, block))
+            curve.seconds.append(curve.run_block(curve.learner, block))
         if start == 0:
             at_first = _resident()
     progress("")
     at_last = _resident()
     for curve in curves:
-        policy = getattr(curve.contestant, "policy", curve.contestant)
+        policy = getattr(curve.learner, "policy", curve.learner)
         curve.nbytes = getattr(policy, "nbytes", None)
-        curve.contestant = None  # lets its history go before the next run
+        curve.learner = None  # frees its history before the next run
     if at_first is None or at_last is None:
         return curves, None
     return curves, (at_last - at_first) / (2 * (workload.n_rounds - BLOCK))
 
 
-def _by_python(contestant: Any, block: Workload) -> float:
+def _by_python(learner: Any, block: Workload) -> float:
     contexts, outputs = list(block.contexts), block.outputs.tolist()
-    return play(contestant, contexts, outputs) * block.n_rounds
+    return play(learner, contexts, outputs) * block.n_rounds
 
 
 def _by_compiled_loop(policy: Any, block: Workload) -> float:
@@ -142,7 +142,7 @@ def _by_compiled_loop(policy: Any, block: Workload) -> float:
 
 
 def _resident() -> int | None:
-    """Bytes of memory the process holds, where the system reports it (Linux)."""
+    """Return the resident memory of the process in bytes (Linux only)."""
     gc.collect()
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])

@@ -1,8 +1,7 @@
-"""Is the growth of regret clear at a longer horizon than the paper's 5,000 rounds?
+"""Growth of regret beyond the paper's 5,000 rounds.
 
-USS-PD plays instances of the reproduction for 100,000 rounds, under both of its settings. At each
-horizon the same fit as in the report says whether regret so far is logarithmic, linear, or
-undecided.
+USS-PD runs on instances of the reproduction for 100,000 rounds, with both of its settings. At each
+horizon, the fit of the report classifies the regret as logarithmic, linear or undecided.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ INSTANCES = {
 
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
-    """Play the longest horizon, and fit the growth up to each."""
+    """Run the longest horizon, and fit the growth up to each."""
     horizons = HORIZONS[:2] if quick else HORIZONS
     rows: list[tuple[Any, ...]] = []
     for name, environment in INSTANCES.items():
@@ -50,15 +49,15 @@ def _fits(curves: Any, spec: ExperimentSpec, horizons: tuple[int, ...]) -> list[
     rows: list[tuple[Any, ...]] = []
     for horizon in horizons:
         until = spec.checkpoint_rounds <= horizon
-        found = fit_growth(spec.checkpoint_rounds[until].astype(np.float64), curves[:, until])
-        assert found is not None  # there are enough runs
-        shares = (found.share.value, found.share.low, found.share.high)
+        growth = fit_growth(spec.checkpoint_rounds[until].astype(np.float64), curves[:, until])
+        assert growth is not None  # there are enough runs
+        shares = (growth.share.value, growth.share.low, growth.share.high)
         rows.append(
             (
                 f"{horizon:,}",
                 float(curves[:, until][:, -1].mean()),
                 *(f"{share:.0%}" for share in shares),
-                found.shape,
+                growth.shape,
             )
         )
     return rows

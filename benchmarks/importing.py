@@ -1,4 +1,4 @@
-"""What `import stopwise` and a first round cost in a fresh interpreter, and what they drag in."""
+"""Cost of `import stopwise` and a first round in a new interpreter, and the modules they load."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ STATEMENTS = {
     "from stopwise import USSPD": "from stopwise import USSPD",
     "import, first round, next decision": FIRST_ROUND,
 }
-"""A package may put off work until a name is asked for, or until a round is played, hence the last
-two; numpy alone is the yardstick, below which no numerical library can go."""
+"""The last two include work that a package may defer to the first access of a name or to the first
+round; numpy alone is the lower bound of a numerical library."""
 
 _CHILD = """
 import json, sys, time
@@ -44,38 +44,38 @@ except OSError:
     pass
 print(json.dumps([spent, peak, [name for name in {heavy} if name in sys.modules]]))
 """
-# VmHWM, since ru_maxrss of a child process begins at what its parent held.
+# VmHWM, because ru_maxrss of a child process starts at its parent's memory.
 
 NOTE = f"""\
-CPU seconds from before the import, and peak memory of the process (Linux), best of {{repeats}}.
+CPU seconds and peak memory of the process (Linux), best of {{repeats}}.
 The first round: a policy for 3 arms and 4 features, decide, observe, and decide again.
-Looked for: {", ".join(HEAVY)}."""
+Heavy modules: {", ".join(HEAVY)}."""
 
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
-    """Run each statement in fresh interpreters, best of five."""
+    """Run each statement in new interpreters and keep the best times."""
     rows = []
     repeats = 2 if quick else REPEATS
     for name, statement in STATEMENTS.items():
         progress(f"importing: {name}")
         seconds: float | str = "not installed"
         peak: float | None = None
-        pulled: list[str] = []
+        loaded: list[str] = []
         trials = [trial for _ in range(repeats) if (trial := _import(statement))]
         if trials:
             seconds = min(spent for spent, _, _ in trials)
-            peak = min((held for _, held, _ in trials if held is not None), default=None)
-            pulled = trials[0][2]
-        rows.append((name, seconds, peak, ", ".join(pulled) or "none"))
+            peak = min((mb for _, mb, _ in trials if mb is not None), default=None)
+            loaded = trials[0][2]
+        rows.append((name, seconds, peak, ", ".join(loaded) or "none"))
     progress("")
-    columns = ["", "CPU seconds", "peak MB", "of the heavy ones, loads"]
+    columns = ["", "CPU seconds", "peak MB", "heavy modules loaded"]
     text = table("Importing", columns, rows, NOTE.format(repeats=repeats))
     names = ("statement", "seconds", "peak_mb", "loads")
     return text, {"rows": [dict(zip(names, row, strict=True)) for row in rows]}
 
 
 def _import(statement: str) -> tuple[float, float | None, list[str]] | None:
-    """CPU seconds, peak MB and the heavy modules loaded; None if it cannot be imported."""
+    """Return CPU seconds, peak MB and the heavy modules loaded; None if the import fails."""
     code = _CHILD.format(statement=statement, heavy=HEAVY)
     child = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
@@ -83,5 +83,5 @@ def _import(statement: str) -> tuple[float, float | None, list[str]] | None:
     if "ModuleNotFoundError" in child.stderr:
         return None
     child.check_returncode()
-    spent, peak, pulled = json.loads(child.stdout)
-    return spent, peak, pulled
+    spent, peak, loaded = json.loads(child.stdout)
+    return spent, peak, loaded

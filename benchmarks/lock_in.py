@@ -1,4 +1,4 @@
-"""Lock-in: a run that stops too early for good, where its rounds no longer show that."""
+"""Lock-in: a run that stops too early permanently."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 
 DEFINITION = (
-    "Locked in: among the rounds of the last fifth whose best arm is k, for some k that is best in "
-    "5 % of them or more, 95 % or more stop before k. Such a run does not see the arm that would "
-    "correct it."
+    "Locked in: for some arm k that is best in at least 5 % of the last fifth of the rounds, at "
+    "least 95 % of these rounds stop before k. Such a run never runs the arm that would correct it."
 )
 LAST, OFTEN, NEARLY_ALL = 0.2, 0.05, 0.95
 
 
 def locked_in(stops: np.ndarray[Any, Any], optimal: np.ndarray[Any, Any]) -> bool:
-    """Whether a run is locked in at the end, as `DEFINITION` says."""
+    """Return whether a run is locked in at the end, by `DEFINITION`."""
     late = slice(len(stops) - round(LAST * len(stops)), None)
     stop, best = stops[late], optimal[late]
     for k in np.unique(best):

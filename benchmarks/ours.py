@@ -1,4 +1,4 @@
-"""Stopwise as a contestant: its Python API round by round, and its compiled loop."""
+"""Stopwise in the speed comparisons: its Python API round by round, and its compiled loop."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from benchmarks.timing import cpu_seconds
 from benchmarks.workload import Workload, make
 
 SETTINGS: dict[str, Any] = {"delta": 0.05, "sigma": 0.1, "kappa": 0.25, "ridge": 1e-3}
-"""Given to Stopwise and to the reference alike."""
+"""Parameters of both Stopwise and the reference."""
 
 FORCED_ROUNDS = 50
 
 
 def installed() -> bool:
-    """Whether there is a Stopwise to measure."""
+    """Return whether Stopwise is installed."""
     try:
         from stopwise import USSPD  # noqa: F401
     except ImportError:
@@ -28,7 +28,7 @@ def installed() -> bool:
 
 
 def policy(costs: NDArray[np.float64], n_features: int, forced_rounds: int = FORCED_ROUNDS) -> Any:
-    """A fresh USS-PD for the cascade with the features Φ(x) = x/√d."""
+    """Return a new USS-PD for the cascade with the features Φ(x) = x/√d."""
     import stopwise as sw
 
     return sw.USSPD(
@@ -41,7 +41,7 @@ def policy(costs: NDArray[np.float64], n_features: int, forced_rounds: int = FOR
 
 
 def check_features(n_arms: int, n_features: int) -> None:
-    """Check that Stopwise uses the features that the reference uses."""
+    """Check that Stopwise and the reference use the same features."""
     workload = make(300, n_arms, n_features)
     used = policy(workload.costs, n_features).features.transform(workload.contexts)
     if not np.allclose(used, workload.features, rtol=0.0, atol=1e-14):
@@ -51,7 +51,7 @@ def check_features(n_arms: int, n_features: int) -> None:
 def run_compiled(
     workload: Workload, forced_rounds: int = FORCED_ROUNDS
 ) -> tuple[float, NDArray[np.int64]]:
-    """Play a workload in the compiled loop: CPU seconds a round, and the stops."""
+    """Run a workload in the compiled loop; return CPU seconds per round and the stops."""
     fresh = policy(workload.costs, workload.n_features, forced_rounds)
     stops: list[NDArray[np.int64]] = []
     spent = cpu_seconds(lambda: stops.append(fresh.run(workload.contexts, workload.outputs)))
@@ -59,14 +59,14 @@ def run_compiled(
 
 
 def stops_by_python(workload: Workload) -> NDArray[np.int64]:
-    """The stops of the Python API, untimed, to be compared with those of the compiled loop."""
-    contestant = StopwisePython(workload.costs, workload.n_features)
+    """Return the stops of the Python API, to compare them with those of the compiled loop."""
+    learner = StopwisePython(workload.costs, workload.n_features)
     rounds = zip(workload.contexts, workload.outputs.tolist(), strict=True)
-    return np.array([contestant.round(x, answers) for x, answers in rounds])
+    return np.array([learner.round(x, answers) for x, answers in rounds])
 
 
 class StopwisePython(Peer):
-    """``decide`` and ``observe``, called from Python once a round."""
+    """``decide`` and ``observe``, called from Python once per round."""
 
     name = "Stopwise, Python API"
 

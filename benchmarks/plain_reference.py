@@ -1,8 +1,7 @@
-"""USS-PD as one writes it first: plain compiled loops, every round solves what it updated.
+"""USS-PD in plain compiled loops, a direct translation of the pseudocode.
 
-`benchmarks.reference` computes the same, vectorised by hand for speed; this one is what the
-pseudocode becomes when it is typed in and compiled. Both are in the table, so that a reader sees
-what comes from not solving and what from solving well.
+`benchmarks.reference` computes the same, vectorised by hand. The tables have both, to separate the
+gain of not solving from that of solving efficiently.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def run(
     forced_rounds: int = 50,
     ridge: float = 1e-3,
 ) -> NDArray[np.int64]:
-    """Play a workload with the features Φ(x) = x/√d and return the stops."""
+    """Run a workload with the features Φ(x) = x/√d and return the stops."""
     gaps = workload.cumulative - workload.cumulative[:, None]
     return _run(
         workload.features, workload.outputs, gaps, delta, sigma, kappa, forced_rounds, ridge
@@ -87,7 +86,7 @@ def _fit(
     ridge: float,
     theta: Array,
 ) -> None:
-    """Newton's method from where the last round left θ, damped as in `benchmarks.reference`."""
+    """Newton's method from the last θ, damped as in `benchmarks.reference`."""
     d = len(theta)
     for _ in range(MAX_STEPS):
         gradient = ridge * theta
@@ -127,8 +126,8 @@ def _solved(matrix: Array, vector: Array) -> Array:
     lower = np.zeros((d, d))
     for a in range(d):
         for b in range(a + 1):
-            rest = matrix[a, b] - _dot(lower[a, :b], lower[b, :b])
-            lower[a, b] = np.sqrt(rest) if a == b else rest / lower[b, b]
+            pivot = matrix[a, b] - _dot(lower[a, :b], lower[b, :b])
+            lower[a, b] = np.sqrt(pivot) if a == b else pivot / lower[b, b]
     x = vector.copy()
     for a in range(d):
         x[a] = (x[a] - _dot(lower[a, :a], x[:a])) / lower[a, a]

@@ -1,14 +1,12 @@
-"""What a smaller σ saves, and how often it locks a run in; found without a label.
+"""Loss and lock-in of each σ, simulated without labels.
 
-For every instance of the paper: play the forced rounds, fit the pairs' disagreement, and take the
-fitted models for the truth. In that made-up world, over the real contexts, the loss of any σ can be
-simulated (it is the paper's pseudo-regret, which needs no labels). Contexts in which the fitted
-models leave no arm that can be optimal are left out, and the others shown more often. One more
-world is as plain as can be: two arms, one constant context, p = 0.35, gap 0.30, so that arm 2 is
-best by little.
+For every instance of the paper, run the forced rounds, fit the disagreement of the pairs, and
+simulate with the fitted models as the truth over the real contexts. The loss is the paper's
+pseudo-regret, which needs no labels. Contexts in which the fitted models leave no arm that can be
+optimal are left out, and the others repeated. One more world has two arms and one constant context,
+with p = 0.35 and a gap of 0.30, so that arm 2 is slightly better.
 
-The mean loss alone does not show what a σ risks: a run that is locked in loses for ever, and the
-loss of 5,000 rounds does not count what comes after them.
+The mean loss alone hides the risk of a σ: a locked-in run keeps losing after the 5,000 rounds.
 """
 
 from __future__ import annotations
@@ -28,13 +26,13 @@ from stopwise.research.paper.settings import NEAR_GREEDY, forced_rounds
 from stopwise.research.theory.dominance import can_be_optimal, first_candidates
 from stopwise.research.theory.regret import pseudo_regret, signed_pseudo_regret
 
-NO_BONUS = 1e-9  # printed as 0: the policy takes σ above zero only, and this adds nothing
+NO_BONUS = 1e-9  # printed as 0; the policy requires σ > 0, and this bonus is negligible
 SIGMAS = (0.5, 0.2, 0.1, 0.05, 0.025, 0.0125, 0.00625, NO_BONUS)
-FIRST_SEED = 10_000  # far from the reproduction's own
+FIRST_SEED = 10_000  # distinct from the seeds of the reproduction
 PILOTS, CONSTANT_RUNS = 8, 300
 CONSTANT_P, CONSTANT_GAP, CONSTANT_FORCED = 0.35, 0.30, 10
 
-# For each σ: the loss, the signed loss, and whether the run is locked in.
+# For each σ: loss, signed loss, and whether the run is locked in.
 Runs = list[tuple[float, float, bool]]
 
 
@@ -60,24 +58,27 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
             kept[name] = float(np.mean([share for _, share in pilots_of]))
         else:
             runs = [_constant(seed) for seed in constant]
-        lost, signed, stuck = np.transpose(runs, (2, 0, 1))
-        relative.append(lost.mean(axis=0) / lost.mean(axis=0).min())
+        loss, signed, stuck = np.transpose(runs, (2, 0, 1))
+        relative.append(loss.mean(axis=0) / loss.mean(axis=0).min())
         losses.append((name, *relative[-1].round(2)))
         signed_losses.append((name, *signed.mean(axis=0).round(1)))
         locked.append((name, *(f"{int(n)} of {len(stuck)}" for n in stuck.sum(axis=0))))
     progress("")
-    losses.append(("mean of the paper's", *np.mean(relative[:-1], axis=0).round(3)))
+    losses.append(("mean of the paper's instances", *np.mean(relative[:-1], axis=0).round(3)))
     columns = ["instance", *(f"σ = {0 if s == NO_BONUS else s:g}" for s in SIGMAS)]
     shares = ", ".join(f"{name} {share:.0%}" for name, share in kept.items())
     text = table(
-        f"Loss of each σ in {choices.ROUNDS:,} rounds beside the best for that instance, simulated",
-        *(columns, losses),
+        f"Simulated loss of each σ in {choices.ROUNDS:,} rounds, relative to the instance's best",
+        columns,
+        losses,
         f"1 is the best σ of the row. Contexts in which an arm can be optimal: {shares}.",
     )
     text += table(
-        "Signed pseudo-regret, in which stopping early saves its cost", columns, signed_losses
+        "Signed pseudo-regret, net of the cost saved by early stops",
+        columns,
+        signed_losses,
     )
-    text += table("Runs that are locked in at the end", columns, locked, DEFINITION)
+    text += table("Runs locked in at the end", columns, locked, DEFINITION)
     return text, {
         "sigmas": SIGMAS,
         "losses": losses,
@@ -88,7 +89,7 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
 
 
 def _pilot(environment: EnvironmentSpec, seed: int) -> tuple[Runs, float]:
-    """Play every σ where the models fitted to one pilot are the truth.
+    """Run every σ with the models fitted to one pilot as the truth.
 
     Also return the share of contexts in which an arm can be optimal.
     """
@@ -104,18 +105,19 @@ def _pilot(environment: EnvironmentSpec, seed: int) -> tuple[Runs, float]:
         "forced_rounds": forced,
     }
     pilot = USSPD(cascade, **settings)
-    seen = random.permutation(choices.ROUNDS)[:forced]
-    pilot.run(batch.contexts[seen], batch.outputs[seen])
+    forced_rows = random.permutation(choices.ROUNDS)[:forced]
+    pilot.run(batch.contexts[forced_rows], batch.outputs[forced_rows])
     phi = pilot.features.transform(batch.contexts)
     p = np.stack([1 / (1 + np.exp(-phi @ pilot.theta(i, j))) for i, j in cascade.pairs()], axis=1)
     truth = _tables(cascade, p)
-    good = can_be_optimal(cascade, truth, first_candidates(cascade, truth))
-    shown = np.resize(np.flatnonzero(good), choices.ROUNDS)
-    return _play(cascade, batch.contexts[shown], p[shown], settings, random), float(good.mean())
+    possible = can_be_optimal(cascade, truth, first_candidates(cascade, truth))
+    rows = np.resize(np.flatnonzero(possible), choices.ROUNDS)
+    runs = _play(cascade, batch.contexts[rows], p[rows], settings, random)
+    return runs, float(possible.mean())
 
 
 def _constant(seed: int) -> Runs:
-    """Play every σ where two arms disagree with chance 0.35 and the second costs 0.30 more."""
+    """Run every σ on two arms that disagree with probability 0.35; the second costs 0.30 more."""
     p = np.full((choices.ROUNDS, 1), CONSTANT_P)
     settings: dict[str, Any] = {"context_dim": 1, "forced_rounds": CONSTANT_FORCED}
     cascade = Cascade([0.1, CONSTANT_GAP])
@@ -135,14 +137,14 @@ def _play(
     runs: Runs = []
     for sigma in SIGMAS:
         stops = USSPD(cascade, sigma=sigma, **settings).run(contexts, differ=differ)
-        lost = float(pseudo_regret(cascade, truth, best, stops).sum())
+        loss = float(pseudo_regret(cascade, truth, best, stops).sum())
         signed = float(signed_pseudo_regret(cascade, truth, best, stops).sum())
-        runs.append((lost, signed, locked_in(stops, best)))
+        runs.append((loss, signed, locked_in(stops, best)))
     return runs
 
 
 def _tables(cascade: Cascade, p: np.ndarray) -> np.ndarray:
-    """Return p_ij of every context as a table."""
+    """Return p_ij of every context as a matrix."""
     tables = np.zeros((len(p), cascade.n_arms, cascade.n_arms))
     for k, (i, j) in enumerate(cascade.pairs()):
         tables[:, i, j] = p[:, k]

@@ -1,4 +1,4 @@
-"""Recovery: how long a service takes to read its log back, with and without a snapshot."""
+"""Recovery time of a service from its log, with and without a snapshot."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from stopwise.service.persistence.snapshots import state_hash, take_snapshot
 from stopwise.service.persistence.stores.sqlite import SqliteStore
 
 EVENTS = 1_000_000
-GROUP = 64  # events of a block: a service under load
+GROUP = 64  # events per block, as under load
 N_CONTEXT = 9
 NOTE = """\
 K = 3, d' = 10; half of the events open a round, half report its outputs. Wall-clock seconds of one
-process, from the file to a state that is equal to the one that wrote it, bit for bit."""
+process, from the file to the recovered state, which is compared bit for bit with the original."""
 
 
-async def written(store: SqliteStore, events: int) -> State:
-    """Write a log of so many events; return the state at its end."""
+async def write_log(store: SqliteStore, events: int) -> State:
+    """Write a log of this many events; return the state at its end."""
     state, pending = State(), list[Event]()
 
     async def write(event: Event | None) -> None:
@@ -66,51 +66,51 @@ async def written(store: SqliteStore, events: int) -> State:
     return state
 
 
-async def measured(path: Path, events: int) -> tuple[str, dict[str, Any]]:
+async def measure(path: Path, events: int) -> tuple[str, dict[str, Any]]:
     store = SqliteStore(path)
     await store.open()
     await store.begin(0)
-    expected = state_hash(await written(store, events))
+    expected = state_hash(await write_log(store, events))
     size = path.stat().st_size
 
     progress("recovery: from the first event")
     began = time.perf_counter()
-    state = await recover_state(store)  # there is no snapshot yet
+    state = await recover_state(store)  # without a snapshot
     total = time.perf_counter() - began
     equal = state_hash(state) == expected
     n_events = state.position
 
     began = time.perf_counter()
     snapshot = take_snapshot(state)
-    making = time.perf_counter() - began
-    size_of_snapshot = sum(map(len, snapshot.parts))
+    snapshot_seconds = time.perf_counter() - began
+    snapshot_bytes = sum(map(len, snapshot.parts))
     await store.save_snapshot(snapshot)
     del state
 
     progress("recovery: from a snapshot")
     began = time.perf_counter()
     state = await recover_state(store)
-    short = time.perf_counter() - began
+    from_snapshot = time.perf_counter() - began
     equal = equal and state_hash(state) == expected
     await store.close()
     result: dict[str, Any] = {
         "events": n_events,
         "seconds_from_the_first_event": total,
-        "seconds_from_a_snapshot": short,
-        "seconds_making_a_snapshot": making,
+        "seconds_from_a_snapshot": from_snapshot,
+        "seconds_making_a_snapshot": snapshot_seconds,
         "log_bytes_per_event": size / n_events,
-        "snapshot_bytes": size_of_snapshot,
+        "snapshot_bytes": snapshot_bytes,
         "equal_bit_for_bit": equal,
     }
     rows = [
         ("from the first event", f"{total:.2f}", f"{n_events / total:,.0f}"),
-        ("from a snapshot", f"{short:.2f}", ""),
-        ("making a snapshot", f"{making:.2f}", ""),
+        ("from a snapshot", f"{from_snapshot:.2f}", ""),
+        ("taking a snapshot", f"{snapshot_seconds:.2f}", ""),
     ]
     verdict = "equal bit for bit" if equal else "NOT EQUAL"
     note = (
-        f"The states are {verdict}. {size / n_events:.0f} bytes of log an event; the snapshot has "
-        f"{size_of_snapshot / 1e6:.0f} MB.\n{NOTE}"
+        f"The states are {verdict}. {size / n_events:.0f} bytes of log per event; the snapshot has "
+        f"{snapshot_bytes / 1e6:.0f} MB.\n{NOTE}"
     )
     return table(
         f"Recovery of {n_events:,} events", ("", "seconds", "events/s"), rows, note
@@ -121,4 +121,4 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
     """Write a log, read it back, and return the table and the result."""
     with tempfile.TemporaryDirectory(prefix="stopwise-recovery-") as folder:
         events = 50_000 if quick else EVENTS
-        return asyncio.run(measured(Path(folder, "log.db"), events))
+        return asyncio.run(measure(Path(folder, "log.db"), events))

@@ -1,9 +1,8 @@
-"""USS-PD as the paper writes it: every round re-solves every regression over its entire history.
+"""USS-PD as in the paper: every round solves every regression over its entire history.
 
-This shares no code with Stopwise, so that agreement between the two means something, and it is
-written to be fast, so that a comparison of their speed means something too: it is compiled, warm
-starts every solve, stores each arm's history in blocks that fit the first-level cache, and lets
-the compiler vectorise the sums over a block.
+It shares no code with Stopwise, so agreement between the two is evidence of correctness. For a fair
+comparison of speed it is compiled, warm-starts every solve, stores each arm's history in blocks
+that fit the first-level cache, and lets the compiler vectorise the sums over a block.
 """
 
 from __future__ import annotations
@@ -17,19 +16,18 @@ from numpy.typing import NDArray
 from benchmarks.workload import Workload
 
 BLOCK = 128
-"""Rows to a block: 128 rows of 10 float64 are 10 kB."""
+"""Rows per block: 128 rows of 10 float64 are 10 kB."""
 
 GRADIENT_TOLERANCE = 1e-11
-"""A solve ends when no component of the gradient exceeds this. Heuristic: well above
-the rounding expected in a sum over 10⁴ rows, so that solves settle (`ReferenceRun.unsettled`)."""
+"""Largest component of the gradient at the end of a solve. Heuristic: well above the rounding of a
+sum over 10⁴ rows, so that solves converge (`ReferenceRun.unsettled`)."""
 
 MAX_STEPS = 200
-"""Far more Newton steps than any solve needs; a guard against rounding that never settles."""
+"""Far more Newton steps than any solve needs, in case rounding prevents convergence."""
 
 _compiled = numba.njit(cache=True, error_model="numpy")
 
-# The long sums may be reordered, which is what vectorising a sum means; NaN and infinity keep
-# their meaning.
+# Vectorising the long sums needs permission to reorder them; NaN and infinity keep their meaning.
 _summing = numba.njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
 
 
@@ -37,18 +35,18 @@ Array = NDArray[np.float64]
 
 
 class ReferenceRun(NamedTuple):
-    """What a run of the reference decided.
+    """Decisions of a run of the reference.
 
     Attributes
     ----------
     stops
-        (T,) the 0-based arm each round stopped at.
+        (T,) 0-based arm of each round's stop.
     margins
-        (T,) the smallest |C_j − C_i − p̃_ij| that the round's decision hung on; infinite in forced
-        rounds. An arm passed over counts with the pair that spoke most clearly against it. Another
-        exact implementation can decide otherwise only where this is of the size of rounding.
+        (T,) the smallest |C_j − C_i − p̃_ij| that was decisive for the round; infinite in forced
+        rounds. For an arm that is passed over, its most clearly failing pair counts. Another exact
+        implementation can decide differently only if the margin is of the size of rounding.
     unsettled
-        How many solves ended at `MAX_STEPS` without meeting the tolerance; 0 if all is well.
+        Number of solves that reached `MAX_STEPS` without meeting the tolerance; normally 0.
     """
 
     stops: NDArray[np.int64]
@@ -90,12 +88,12 @@ def _run(
     forced_rounds: int,
     ridge: float,
 ) -> tuple[NDArray[np.int64], Array, int]:
-    """Play every round; see `run`. ``gaps[i, j]`` is C_j − C_i."""
+    """Run every round; see `run`. ``gaps[i, j]`` is C_j − C_i."""
     n_rounds, d = features.shape
     n_arms = len(gaps)
     n_blocks = (n_rounds + BLOCK - 1) // BLOCK
-    # Pair (i, j) is observed exactly when the stop is at j or beyond, whatever i is: rows and V
-    # belong to j alone.
+    # Pair (i, j) is observed exactly if the stop is at j or later, for every i, so rows and V
+    # depend on j alone.
     rows = np.zeros((n_arms, n_blocks, d, BLOCK))
     disagreed = np.zeros((n_arms, n_arms, n_blocks, BLOCK))
     counts = np.zeros(n_arms, np.int64)
@@ -126,7 +124,7 @@ def _run(
                     gram[j, a, b] += phi[a] * phi[b]
             for i in range(j):
                 disagreed[i, j, block, slot] = 1.0 if outputs[t, i] != outputs[t, j] else 0.0
-                # Before the last forced round no decision asks for θ̂, and the paper solves none.
+                # No decision needs θ̂ before the last forced round, and the paper does not solve.
                 if t + 1 < forced_rounds:
                     continue
                 if not _solve(rows[j], disagreed[i, j], counts[j], ridge, theta[i, j]):
@@ -138,7 +136,7 @@ def _run(
 def _decide(
     phi: Array, theta: Array, norms: Array, radius: float, gaps: Array
 ) -> tuple[int, float]:
-    """Stop at the first i with C_j − C_i > p̃_ij for all j > i; also how close a call it was."""
+    """Return the first i with C_j − C_i > p̃_ij for all j > i, and the margin of the decision."""
     n_arms = len(gaps)
     margin = np.inf
     for i in range(n_arms - 1):
@@ -156,11 +154,11 @@ def _decide(
 
 @_compiled
 def _solve(rows: Array, disagreed: Array, n: int, ridge: float, theta: Array) -> bool:
-    """Move `theta` to the solution of Σ(d_s − μ(φ_sᵀθ))φ_s = ridge·θ; False if it did not settle.
+    """Move `theta` to the solution of Σ(d_s − μ(φ_sᵀθ))φ_s = ridge·θ; return whether it converged.
 
-    Newton's method with the step ln(1+r)/r, where r bounds how far the step moves any φ_sᵀθ.
-    Because |μ''| ≤ μ', that step always decreases the loss (Sun and Tran-Dinh, 2019, ν = 2), so no
-    line search is needed, and it tends to the full step, so convergence is quadratic.
+    Newton's method with the step ln(1+r)/r, where r bounds the change of any φ_sᵀθ. Because
+    |μ''| ≤ μ', that step always decreases the loss (Sun and Tran-Dinh, 2019, ν = 2), so a line
+    search is unnecessary; it tends to the full step, so convergence is quadratic.
     """
     d = len(theta)
     gradient = np.empty(d)
@@ -230,7 +228,7 @@ def _differentiate(
 
 @_compiled
 def _inverse_norm(gram: Array, phi: Array) -> float:
-    """‖φ‖_{V⁻¹} by a fresh factorisation; infinite while V is singular, which sends one deeper."""
+    """Return ‖φ‖_{V⁻¹} from a new factorisation; infinite while V is singular."""
     lower = gram.copy()
     if not _factor(lower):
         return np.inf
@@ -244,19 +242,19 @@ def _inverse_norm(gram: Array, phi: Array) -> float:
 
 @_summing
 def _factor(matrix: Array) -> bool:
-    """Cholesky: overwrite the lower triangle with L, LLᵀ = `matrix`; False if not definite."""
+    """Overwrite the lower triangle with the Cholesky factor; return whether it is definite."""
     for a in range(len(matrix)):
         for b in range(a + 1):
             total = 0.0
             for k in range(b):
                 total += matrix[a, k] * matrix[b, k]
-            rest = matrix[a, b] - total
+            pivot = matrix[a, b] - total
             if a != b:
-                matrix[a, b] = rest / matrix[b, b]
-            elif rest <= 1e-14 * matrix[a, a]:
+                matrix[a, b] = pivot / matrix[b, b]
+            elif pivot <= 1e-14 * matrix[a, a]:
                 return False
             else:
-                matrix[a, a] = np.sqrt(rest)
+                matrix[a, a] = np.sqrt(pivot)
     return True
 
 

@@ -1,4 +1,4 @@
-"""Replaying a long log: rounds a second on one core, from file to numbers, and peak memory."""
+"""Speed and peak memory of the replay of a long log on one core."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ N_ARMS, N_CONTEXT = 3, 9
 COSTS = (0.02, 0.1, 0.25)
 ROUNDS = 1_000_000
 BLOCK = 65_536
-"""Rounds drawn and written at a time: a row group."""
+"""Rounds per row group."""
 
 NOTE = """\
 One process on one core: reading Parquet, features, deciding, learning and counting. Seconds are CPU
-time of the entire process; memory is its peak, all included."""
+time of the process, memory is its peak."""
 
 
 def write_log(path: Path, rounds: int, seed: int = 0) -> None:
-    """Write a full-depth log with labels, a block at a time; the same for the same seed.
+    """Write a full-depth log with labels; equal seeds give equal logs.
 
     Contexts are uniform in [−1, 1]⁹. A direction h is the difficulty; arm i errs with probability
-    μ(6·h(x) − τ_i), τ rising, one draw deciding for all arms of a round: every depth is the right
-    one for some contexts.
+    μ(6·h(x) − τ_i) with increasing τ, and one draw decides for all arms of a round, so every depth
+    is optimal for some contexts.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -62,12 +62,12 @@ def write_log(path: Path, rounds: int, seed: int = 0) -> None:
 
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
-    """Write a log, replay it in a fresh process, and return the table and the result."""
+    """Write a log, replay it in a new process, and return the table and the result."""
     return measure(100_000 if quick else ROUNDS)
 
 
 def measure(rounds: int) -> tuple[str, dict[str, Any]]:
-    """Measure the replay of so many rounds."""
+    """Measure the replay of this many rounds."""
     with tempfile.TemporaryDirectory(prefix="stopwise-replay-") as folder:
         path = Path(folder, "log.parquet")
         write_log(path, rounds)
@@ -88,10 +88,10 @@ def measure(rounds: int) -> tuple[str, dict[str, Any]]:
     ]
     title = (
         f"Replay of {rounds:,} rounds, K = {N_ARMS}, d' = {N_CONTEXT + 1}: "
-        f"{rounds / total:,.0f} rounds a second, peak memory {result['peak'] / 1e9:.2f} GB, "
-        f"{result['policy_bytes'] / rounds:.0f} bytes a round in the policy"
+        f"{rounds / total:,.0f} rounds per second, peak memory {result['peak'] / 1e9:.2f} GB, "
+        f"{result['policy_bytes'] / rounds:.0f} bytes per round in the policy"
     )
-    text = table(title, ["", "seconds", "µs a round", "%"], rows, NOTE)
+    text = table(title, ["", "seconds", "µs per round", "%"], rows, NOTE)
     return text, {
         "rounds": rounds,
         "rounds_a_second": rounds / total,
@@ -101,7 +101,7 @@ def measure(rounds: int) -> tuple[str, dict[str, Any]]:
 
 
 def _child(path: Path) -> None:
-    """Replay in this process, on one core, and print what it took."""
+    """Replay in this process on one core and print the measurements."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     import pyarrow
@@ -119,18 +119,18 @@ def _child(path: Path) -> None:
     clock.wrap_steps(logs.Log, "chunks", "reading and checking")
     clock.wrap(replay.Candidate, "run", "deciding and learning")
     clock.wrap(tally.Tally, "add", "counting")
-    held: list[Any] = []
+    candidates: list[Any] = []
     kind: Any = replay.Candidate
     prepared = kind.prepared
-    kind.prepared = lambda *words: held.append(prepared(*words)) or held[-1]
+    kind.prepared = lambda *arguments: candidates.append(prepared(*arguments)) or candidates[-1]
     log = logs.Log(path)
     cascade = sw.Cascade(costs=COSTS, names=log.arms)
     start = time.process_time()
-    found = replay.replay(log, cascade, ["uss-pd"])
+    result = replay.replay(log, cascade, ["uss-pd"])
     total = time.process_time() - start
-    best = found.policies[0]
+    best = result.policies[0]
     spent = dict(clock.spent)
-    spent["all else"] = total - sum(spent.values())
+    spent["other"] = total - sum(spent.values())
     spent["all"] = total
     print(
         json.dumps(
@@ -138,8 +138,8 @@ def _child(path: Path) -> None:
                 "seconds": spent,
                 "peak": _peak(),
                 "peak_before": before,
-                "policy_bytes": held[0].policy.nbytes,
-                "effort": held[0].policy.effort,
+                "policy_bytes": candidates[0].policy.nbytes,
+                "effort": candidates[0].policy.effort,
                 "depths": [share.value for share in best.depths],
                 "loss": best.loss and best.loss.value,
             }
@@ -148,7 +148,7 @@ def _child(path: Path) -> None:
 
 
 def _warm_up(path: Path, sw: Any, logs: Any, replay: Any) -> None:
-    """Replay the first rounds of the log, so that no import is timed."""
+    """Replay the first rounds of the log, so that imports are not timed."""
     import pyarrow.parquet as pq
 
     with tempfile.TemporaryDirectory() as folder:
@@ -168,10 +168,10 @@ class _Clock:
     def wrap(self, owner: Any, name: str, label: str) -> None:
         call = getattr(owner, name)
 
-        def timed(*words: Any, **more: Any) -> Any:
+        def timed(*arguments: Any, **options: Any) -> Any:
             start = time.process_time()
             try:
-                return call(*words, **more)
+                return call(*arguments, **options)
             finally:
                 self._add(label, start)
 
@@ -181,8 +181,8 @@ class _Clock:
     def wrap_steps(self, owner: Any, name: str, label: str) -> None:
         call = getattr(owner, name)
 
-        def timed(*words: Any, **more: Any) -> Any:
-            steps = iter(call(*words, **more))
+        def timed(*arguments: Any, **options: Any) -> Any:
+            steps = iter(call(*arguments, **options))
             while True:
                 start = time.process_time()
                 step = next(steps, None)
@@ -198,7 +198,7 @@ class _Clock:
 
 
 def _peak() -> int:
-    """Bytes of memory the process held at most (Linux; 0 elsewhere)."""
+    """Return the peak memory of the process in bytes (Linux; 0 elsewhere)."""
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:

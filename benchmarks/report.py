@@ -1,4 +1,4 @@
-"""Tables on stdout, results as JSON, and the facts about the machine they were got on."""
+"""Tables for stdout, results as JSON, and facts about the machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CODE = {".py", ".cpp", ".hpp", ".h", ".so", ".pyd"}
 
 
 def machine() -> dict[str, str]:
-    """What the numbers depend on: versions and cores, and nothing that names the machine."""
+    """Return versions, cores and a hash of the sources; nothing identifies the machine."""
     facts = {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -40,7 +40,7 @@ def machine() -> dict[str, str]:
 
 
 def header(facts: dict[str, str]) -> str:
-    """The machine in two lines, for people."""
+    """Return the facts about the machine as two lines of text."""
     return (
         "  ".join(f"{name} {version}" for name, version in facts.items())
         + "\nCPU time of the process, BLAS on one thread, the references compiled beforehand"
@@ -48,7 +48,7 @@ def header(facts: dict[str, str]) -> str:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> str:
-    """Lay out a table: the first column to the left, the others to the right."""
+    """Return a table as text: the first column left-aligned, the others right-aligned."""
     cells = [[_text(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
 
@@ -58,12 +58,12 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], not
         return "  ".join([first.ljust(widths[0]), *padded]).rstrip()
 
     rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-    parts = ["", title, rule, line(columns), rule, *map(line, cells), rule]
-    return "\n".join([*parts, note] if note else parts)
+    lines = ["", title, rule, line(columns), rule, *map(line, cells), rule]
+    return "\n".join([*lines, note] if note else lines)
 
 
 def write(name: str, facts: dict[str, str], result: dict[str, Any]) -> Path:
-    """Write one benchmark's result to ``benchmarks/results/<name>.json``."""
+    """Write the result of a benchmark to ``benchmarks/results/<name>.json``."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({"machine": facts, **result}, indent=2, ensure_ascii=False) + "\n")
@@ -78,7 +78,7 @@ def _version(package: str) -> str:
 
 
 def _sources() -> str:
-    """A hash of the code that was measured: Stopwise, its extension module, and the references."""
+    """Return a hash of the measured code: Stopwise, its extension module, and the references."""
     files = list(Path(__file__).parent.glob("*reference.py"))
     stopwise = find_spec("stopwise")
     for folder in (stopwise and stopwise.submodule_search_locations) or ():
@@ -91,7 +91,7 @@ def _sources() -> str:
 
 
 def _text(value: Any) -> str:
-    """Three or four digits for a number, thousands set apart; a dash for nothing."""
+    """Return a value as text: three or four digits, thousands separators, a dash for None."""
     if value is None:
         return "–"
     if isinstance(value, int):

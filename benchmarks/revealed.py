@@ -1,4 +1,4 @@
-"""Revealed contexts: the bias of p̂ before a value is revealed, and what is lost."""
+"""Revealed contexts: the bias of p̂ before a value is revealed, and the loss."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from benchmarks.timing import progress
 from stopwise.reference import sigmoid
 
 Array = NDArray[np.float64]
-Chance = Callable[[Array, Array], Array]
+Probability = Callable[[Array, Array], Array]
 
 ROUNDS = (1_000, 10_000, 100_000)
 RUNS, QUICK_RUNS = 12, 2
-GRID = np.linspace(-0.95, 0.95, 39)  # contexts at which p̂ is compared with p
-COLUMNS = ("world", "model", "rounds", "bias", "error", "loss", "p known")
-POINTS = 2_001  # of a continuous z, for sums over it
+GRID = np.linspace(-0.95, 0.95, 39)  # contexts for comparing p̂ with p
+COLUMNS = ("world", "model", "rounds", "bias", "error", "loss", "loss with true p")
+POINTS = 2_001  # for sums over a continuous z
 
 NOTE = """\
 x and z are uniform, and arm 1 of three reveals z. Arms 0 and 1 disagree with probability g(x), arms
-1 and 2 with f(x, z), and arm 2 is right. "bias" is p̂_02 − p_02 on average over contexts and runs,
-"error" the root of the mean of its square, "loss" what a round costs and errs on average since the
-first round, "p known" the loss of the rule with p in place of its estimate. Of "right" models the
-logit of f is linear in the features, of "wrong" ones it is not."""
+1 and 2 with f(x, z), and arm 2 is right. "bias" is the mean of p̂_02 − p_02 over contexts and runs,
+"error" its root mean square, "loss" the mean cost and errors per round since the first, "loss with
+true p" that of the rule with p instead of its estimate. In "right" models the logit of f is linear
+in the features, in "wrong" ones it is not."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Two chances of disagreement, the costs of arms 1 and 2, and the form of the features."""
+    """Two disagreement probabilities, the costs of arms 1 and 2, and the form of the features."""
 
     name: str
     model: str  # "right" or "wrong"
-    g: Chance
-    f: Chance
+    g: Probability
+    f: Probability
     costs: tuple[float, float]
-    values: int = 0  # of z, evenly spaced; 0 if it is continuous
+    values: int = 0  # number of values of z, evenly spaced; 0 if continuous
     degree: int | None = None  # of the features; None for `Standard`
 
     def draw(self, n: int, seed: int) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:
@@ -57,13 +57,13 @@ class World:
         return np.column_stack([x, z]), outputs, right
 
     def all_z(self) -> Array:
-        """Return the values of z, or points that stand for them."""
+        """Return the values of z, or a grid if it is continuous."""
         if self.values:
             return np.linspace(-1, 1, self.values)
         return (np.arange(POINTS) + 0.5) / POINTS * 2 - 1
 
-    def known(self, x: float) -> tuple[float, float]:
-        """Return p_02, and what the rule loses with p known, at a context."""
+    def optimum(self, x: float) -> tuple[float, float]:
+        """Return p_02 and the loss of the rule with the true p at a context."""
         z = self.all_z()
         at = np.full(len(z), x)
         f, g = self.f(at, z), float(self.g(at, z)[0])
@@ -74,26 +74,26 @@ class World:
         return deep, second + float(np.where(third > f, f, third).mean())
 
     def policy(self, seed: int) -> sw.USSLaplace:
-        """Return a policy that knows nothing yet; its first arm is free."""
+        """Return a new policy; its first arm is free."""
         features = None if self.degree is None else sw.Polynomial(self.degree, bound=1)
         ridge = None if self.degree is None else 0.05
         cascade = sw.Cascade([0.0, *self.costs])
         return sw.USSLaplace(cascade, features, 1, reveals=[0, 1], ridge=ridge, seed=seed)
 
 
-def graded(*chances: float, slope: float = 0.0) -> Chance:
-    """Return a chance that depends on the grade z, and by its logit on x."""
+def graded(*probabilities: float, slope: float = 0.0) -> Probability:
+    """Return a probability that depends on the grade z and, in its logit, on x."""
 
-    def chance(x: Array, z: Array) -> Array:
-        grade = np.round((z + 1) / 2 * (len(chances) - 1)).astype(np.int64)
-        share = np.array(chances)[grade]
+    def probability(x: Array, z: Array) -> Array:
+        grade = np.round((z + 1) / 2 * (len(probabilities) - 1)).astype(np.int64)
+        share = np.array(probabilities)[grade]
         return sigmoid(np.log(share / (1 - share)) + slope * x)
 
-    return chance
+    return probability
 
 
-def constant(share: float) -> Chance:
-    """Return a chance that depends on nothing."""
+def constant(share: float) -> Probability:
+    """Return a constant probability."""
     return lambda x, z: np.full(len(x), share)
 
 
@@ -160,38 +160,44 @@ WORLDS = (
 
 
 def run(quick: bool) -> tuple[str, dict[str, Any]]:
-    """Play every world and return a table and the numbers in it."""
+    """Run every world; return the table and the result."""
     lines: list[list[str]] = []
     results: list[dict[str, Any]] = []
     for world in WORLDS:
         progress(f"revealed: {world.name}")
-        known = np.array([world.known(x) for x in GRID])
-        found = np.array(
-            [played(world, seed, known[:, 0]) for seed in range(QUICK_RUNS if quick else RUNS)]
+        optima = np.array([world.optimum(x) for x in GRID])
+        results_of_runs = np.array(
+            [play(world, seed, optima[:, 0]) for seed in range(QUICK_RUNS if quick else RUNS)]
         )
-        for n, runs in zip(ROUNDS, found.transpose(1, 0, 2), strict=True):
+        for n, runs in zip(ROUNDS, results_of_runs.transpose(1, 0, 2), strict=True):
             bias, loss = float(runs[:, 0].mean()), float(runs[:, 2].mean())
-            error, best = float(np.sqrt(runs[:, 1].mean())), float(known[:, 1].mean())
+            error, best = float(np.sqrt(runs[:, 1].mean())), float(optima[:, 1].mean())
             cells = [f"{bias:+.3f}", f"{error:.3f}", f"{loss:.4f}", f"{best:.4f}"]
             lines.append([world.name, world.model, f"{n:,}", *cells])
-            numbers = {"rounds": n, "bias": bias, "error": error, "loss": loss, "known": best}
+            numbers = {
+                "rounds": n,
+                "bias": bias,
+                "error": error,
+                "loss": loss,
+                "loss_with_true_p": best,
+            }
             results.append({"world": world.name, "model": world.model, **numbers})
     text = table("Revealed contexts: p̂ before the value is revealed", COLUMNS, lines, NOTE)
     return text, {"results": results}
 
 
-def played(world: World, seed: int, truth: Array) -> list[tuple[float, float, float]]:
-    """Play one run; after each number of rounds return the bias, the squared error and the loss."""
+def play(world: World, seed: int, truth: Array) -> list[tuple[float, float, float]]:
+    """Run once; return the bias, squared error and loss after each number of rounds."""
     contexts, outputs, right = world.draw(ROUNDS[-1], seed)
-    policy, found = world.policy(seed), []
-    total, done = 0.0, 0
+    policy, results = world.policy(seed), []
+    total, start = 0.0, 0
     for n in ROUNDS:
-        part = np.arange(done, n)
-        stops = policy.run(contexts[part], outputs[part])
-        wrong = outputs[part, stops] != right[part]
+        rows = np.arange(start, n)
+        stops = policy.run(contexts[rows], outputs[rows])
+        wrong = outputs[rows, stops] != right[rows]
         total += float((policy.cascade.cumulative[stops] + wrong).sum())
-        rows = policy.features.transform(GRID[:, None])
-        off = sigmoid(rows @ policy.theta(0, 2)) - truth
-        found.append((float(off.mean()), float((off**2).mean()), total / n))
-        done = n
-    return found
+        phi = policy.features.transform(GRID[:, None])
+        error = sigmoid(phi @ policy.theta(0, 2)) - truth
+        results.append((float(error.mean()), float((error**2).mean()), total / n))
+        start = n
+    return results

@@ -1,4 +1,4 @@
-"""What one decide-and-learn round costs: Stopwise, a solve-every-round reference, and the peers."""
+"""Cost of one decide-and-learn round: Stopwise, a reference and other libraries."""
 
 from __future__ import annotations
 
@@ -14,35 +14,37 @@ from benchmarks.workload import Workload, make
 N_ARMS, N_FEATURES = 5, 10
 BASELINE = "numpy LinUCB, stacked"
 TIE = 1e-9
-"""A decision whose margin is below this is a tie: rounding may decide it either way."""
+"""A decision with a smaller margin is a tie, which rounding may decide either way."""
 
 NOTE = """\
-The peers do not solve this problem: they are bandits over depths and are given a reward (minus the
-cost, minus 1 for differing from the deepest arm). Compared is the price of one decide + one learn.
-Contexts are put into each peer's own form (arrays, dicts, text) before the clock starts. Rows with
-fewer rounds are slow ones, or price the round at that history length; scikit-learn is timed every
-100th round, so its price is that of refitting in every round."""
+The other libraries do not solve this problem: they are bandits over depths that receive a reward
+(minus the cost, minus 1 for differing from the deepest arm). The times are those of one decide +
+one learn. Contexts are converted to each library's form (arrays, dicts, text) before the clock
+starts. Slow libraries run fewer rounds, or their rounds are timed at that history length;
+scikit-learn is timed in every 100th round, which estimates refitting in every round."""
 
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
-    """Race all contestants on the same contexts; return the table and the result."""
+    """Time all learners on the same contexts; return the table and the result."""
     n_rounds, n_exact = (4_000, 2_000) if quick else (20_000, 5_000)
     workload = make(n_rounds, N_ARMS, N_FEATURES)
     short = workload.head(n_exact)
     progress("rounds: compiling the reference")
     reference.run(workload.head(200))
     exact: list[reference.ReferenceRun] = []
-    here = ours.installed()
-    if here:
+    installed = ours.installed()
+    if installed:
         ours.check_features(N_ARMS, N_FEATURES)
 
     def solve_every_round() -> float:
         return cpu_seconds(lambda: exact.append(reference.run(short, **ours.SETTINGS))) / n_exact
 
     def compiled(load: Workload) -> Callable[[], float] | None:
-        return (lambda: ours.run_compiled(load)[0]) if here else None
+        return (lambda: ours.run_compiled(load)[0]) if installed else None
 
-    python_api = _entry(ours.StopwisePython if here else None, ours.StopwisePython.name, workload)
+    python_api = _entry(
+        ours.StopwisePython if installed else None, ours.StopwisePython.name, workload
+    )
     complete_run = Entry("Stopwise, compiled loop", n_rounds, compiled(workload))
     short_run = Entry("Stopwise, compiled loop", n_exact, compiled(short))
     solving = Entry("solves every round, vectorised by hand", n_exact, solve_every_round)
@@ -58,24 +60,24 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
         "n_features": N_FEATURES,
         "rows": [dict(zip(("name", "rounds", "us", "ratio"), row, strict=True)) for row in rows],
     }
-    if here:
+    if installed:
         stops = ours.run_compiled(short)[1]
         agreement = compare(stops, exact[0])
-        both_roads = int((stops == ours.stops_by_python(short)).sum())
+        same_by_both = int((stops == ours.stops_by_python(short)).sum())
         speedup = solving.best / short_run.best
-        result |= {"speedup": speedup, "agreement": agreement, "same_by_both_roads": both_roads}
+        result |= {"speedup": speedup, "agreement": agreement, "same_by_both_roads": same_by_both}
         summary += [
             f"Speed over solving every round, at {n_exact:,} rounds: {speedup:,.0f} times",
-            say(agreement),
-            f"Same decisions by Python API and compiled loop: {both_roads:,} of {n_exact:,}",
+            describe(agreement),
+            f"Same decisions by Python API and compiled loop: {same_by_both:,} of {n_exact:,}",
         ]
     title = f"One round, K = {N_ARMS}, d' = {N_FEATURES}"
-    columns = ["", "rounds", "µs a round", "of numpy LinUCB"]
+    columns = ["", "rounds", "µs per round", "relative to numpy LinUCB"]
     return table(title, columns, rows, "\n".join(summary)), result
 
 
 def compare(stops: Any, exact: reference.ReferenceRun) -> dict[str, int]:
-    """Count equal decisions, and the unequal ones that are ties."""
+    """Count equal decisions, and ties among the others."""
     differs = stops != exact.stops
     return {
         "rounds": len(exact.stops),
@@ -85,15 +87,15 @@ def compare(stops: Any, exact: reference.ReferenceRun) -> dict[str, int]:
     }
 
 
-def say(agreement: dict[str, int]) -> str:
-    """An agreement in words."""
+def describe(agreement: dict[str, int]) -> str:
+    """Return an agreement as text."""
     same, rounds, ties = agreement["same"], agreement["rounds"], agreement["ties"]
     line = f"Same decisions as solving every round: {same:,} of {rounds:,}"
     return line + (f" ({ties:,} of the others are ties)" if ties else "")
 
 
 def _entry(kind: type[Peer] | None, name: str, workload: Workload) -> Entry:
-    """The entry of a peer, its input prepared; one without `play` if it is not installed."""
+    """Return the entry of a peer with its input prepared; without `play` if it is not installed."""
     if kind is None:
         return Entry(name, 0, None)
     load = workload.head(kind.rounds)

@@ -1,7 +1,7 @@
-"""What a cascade of scikit-learn classifiers costs beyond its stages, and what it loses on digits.
+"""Overhead and loss of `CascadeClassifier`: `python -m benchmarks.sklearn_predict`.
 
-`python -m benchmarks.sklearn_predict`: the CPU time of `CascadeClassifier.predict` over that of its
-stages alone on the rows that reach them, and total losses over ten splits of the digits.
+Prints the CPU time of `predict` relative to that of its stages on the rows that reach them, and the
+total losses over ten splits of the digits.
 """
 
 import os
@@ -28,7 +28,7 @@ def stages(trees: int = 100) -> list:
     return [LogisticRegression(max_iter=1000), ExtraTreesClassifier(trees, random_state=0)]
 
 
-def seconds(call: Callable[[], object]) -> float:
+def cpu_seconds(call: Callable[[], object]) -> float:
     start = time.process_time()
     call()
     return time.process_time() - start
@@ -53,33 +53,32 @@ def ratios(trees: int) -> None:
         "predict of the stages": lambda: alone("predict"),
         "predict_proba of the stages": lambda: alone("predict_proba"),
     }
-    taken = {name: [] for name in calls}
-    for _ in range(REPEATS):  # in turn, so that a noisy machine is noisy for all
+    times_of = {name: [] for name in calls}
+    for _ in range(REPEATS):  # in turn, so that noise affects all
         for name, call in calls.items():
-            taken[name].append(seconds(call))
-    whole = taken.pop("predict of the cascade")
-    print(f"predict of the cascade: median {1e3 * statistics.median(whole):.1f} ms")
-    for name, times in taken.items():
-        ratio = statistics.median(a / b for a, b in zip(whole, times, strict=True))
+            times_of[name].append(cpu_seconds(call))
+    total = times_of.pop("predict of the cascade")
+    print(f"predict of the cascade: median {1e3 * statistics.median(total):.1f} ms")
+    for name, times in times_of.items():
+        ratio = statistics.median(a / b for a, b in zip(total, times, strict=True))
         print(f"{name}: median {1e3 * statistics.median(times):.1f} ms, ratio {ratio:.2f}")
 
 
 def losses() -> None:
     X, y = load_digits(return_X_y=True)
-    found = []
+    results = []
     for seed in range(SPLITS):
         A, B, a, b = train_test_split(X / 16, y, test_size=0.4, random_state=seed, stratify=y)
         cascade = CascadeClassifier(stages(), COSTS).fit(A, a)
         loss = np.mean(cascade.predict(B) != b) + cascade.cost_
         each = zip(cascade.estimators_, COSTS, strict=True)
-        found.append([loss, *(np.mean(stage.predict(B) != b) + cost for stage, cost in each)])
-    mean = np.mean(found, axis=0)
+        results.append([loss, *(np.mean(stage.predict(B) != b) + cost for stage, cost in each)])
+    mean = np.mean(results, axis=0)
     print(
         f"digits, {SPLITS} splits: total loss {mean[0]:.4f}; single estimators", mean[1:].round(4)
     )
-    print(
-        "below the best single one in", int((np.array(found).argmin(axis=1) == 0).sum()), "splits"
-    )
+    best = int((np.array(results).argmin(axis=1) == 0).sum())
+    print(f"lower than every single estimator in {best} splits")
 
 
 if __name__ == "__main__":

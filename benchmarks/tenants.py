@@ -1,4 +1,4 @@
-"""Replaying a log of a hundred tenants: the same bytes by every executor; two cores against one."""
+"""Replay of a log of 100 tenants: equal bytes from every executor, and the gain of two cores."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ ROUNDS, TENANTS, WORKERS = 10_000_000, 100, 4
 POLICIES = ("uss-pd",)
 
 NOTE = """\
-Wall-clock seconds of a fresh process from file to numbers, starting the cluster included; CPU
-seconds are those of the process and its children. "load" is the machine's in the minute before. In
-"one killed", a worker is killed when the first task has finished. Compare rows of a quiet
-machine."""
+Wall-clock seconds of a new process, including the start of the cluster; CPU seconds are those of
+the process and its children. "load" is that of the machine in the minute before. In "one killed", a
+worker is killed after the first task. Compare rows of an idle machine."""
 
 
 def write_tenants(path: Path, rounds: int) -> None:
-    """Write the log of `benchmarks.replay` with a column of tenants, who take turns at random."""
+    """Write the log of `benchmarks.replay` with a random column of tenants."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -42,12 +41,12 @@ def write_tenants(path: Path, rounds: int) -> None:
         with pq.ParquetWriter(path, schema) as writer:
             for group in range(file.num_row_groups):
                 rows = file.read_row_group(group)
-                of = names.take(pa.array(random.integers(0, TENANTS, len(rows))))
-                writer.write_table(rows.append_column("tenant", of))
+                tenants = names.take(pa.array(random.integers(0, TENANTS, len(rows))))
+                writer.write_table(rows.append_column("tenant", tenants))
     plain.unlink()
 
 
-WAYS: dict[str, dict[str, Any]] = {
+EXECUTORS: dict[str, dict[str, Any]] = {
     "threads, 1": {"executor": "threads", "jobs": 1},
     "threads, 2": {"executor": "threads", "jobs": 2},
     "Dask, 1 worker": {"executor": "dask", "jobs": 1},
@@ -58,42 +57,46 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
-    """Write a log and replay it in every way; return the table and the result."""
+    """Write a log and replay it with every executor; return the table and the result."""
     return measure(200_000 if quick else ROUNDS)
 
 
 def measure(rounds: int) -> tuple[str, dict[str, Any]]:
-    """Measure the replay of so many rounds."""
-    rows, found = [], {}
+    """Measure the replay of this many rounds."""
+    rows, results = [], {}
     with tempfile.TemporaryDirectory(prefix="stopwise-tenants-") as folder:
         path = Path(folder, "log.parquet")
         write_tenants(path, rounds)
-        for name, options in WAYS.items():
+        for name, options in EXECUTORS.items():
             progress(f"tenants: {name}")
-            out = Path(folder, f"{len(found)}.json")
-            words = [str(path), str(out), json.dumps(options)]
+            out = Path(folder, f"{len(results)}.json")
+            arguments = [str(path), str(out), json.dumps(options)]
             child = subprocess.run(
-                [sys.executable, "-m", "benchmarks.tenants", "--child", *words],
+                [sys.executable, "-m", "benchmarks.tenants", "--child", *arguments],
                 stdout=subprocess.PIPE,
                 text=True,
                 check=True,
             )
-            found[name] = json.loads(child.stdout) | {"json": out.read_bytes()}
+            results[name] = json.loads(child.stdout) | {"json": out.read_bytes()}
     progress("")
-    first = next(iter(found.values()))["json"]
-    for name, one in found.items():
-        one["same_bytes"] = one.pop("json") == first
-        alone = found[f"{name.partition(',')[0]}, 1{' worker' * name.startswith('Dask')}"]
-        one["of_one"] = one["seconds"] / alone["seconds"]
-        same = "yes" if one["same_bytes"] else "NO"
-        rows.append([name, one["seconds"], one["of_one"], one["cpu"], one["load"], same])
+    first = next(iter(results.values()))["json"]
+    for name, result in results.items():
+        result["same_bytes"] = result.pop("json") == first
+        single = results[f"{name.partition(',')[0]}, 1{' worker' * name.startswith('Dask')}"]
+        result["of_one"] = result["seconds"] / single["seconds"]
+        same = "yes" if result["same_bytes"] else "NO"
+        rows.append([name, *(result[key] for key in ("seconds", "of_one", "cpu", "load")), same])
     title = f"Replay of {rounds:,} rounds of {TENANTS} tenants by {', '.join(POLICIES)}"
-    heads = ["", "seconds", "of one", "CPU s", "load", "same bytes"]
-    return table(title, heads, rows, NOTE), {"rounds": rounds, "tenants": TENANTS, "ways": found}
+    columns = ["", "seconds", "relative to one", "CPU s", "load", "same bytes"]
+    return table(title, columns, rows, NOTE), {
+        "rounds": rounds,
+        "tenants": TENANTS,
+        "executors": results,
+    }
 
 
 def _child(path: Path, out: Path, options: dict[str, Any]) -> None:
-    """Replay in this process and its workers, and print what it took."""
+    """Replay in this process and its workers, and print the measurements."""
     import pyarrow
 
     import stopwise as sw
@@ -110,18 +113,18 @@ def _child(path: Path, out: Path, options: dict[str, Any]) -> None:
             os.kill(_workers()[0], signal.SIGKILL)
 
     start = time.perf_counter()
-    found = sw.replay(log, cascade, POLICIES, by="tenant", progress=report, **options)
+    replayed = sw.replay(log, cascade, POLICIES, by="tenant", progress=report, **options)
     seconds = time.perf_counter() - start
-    out.write_bytes(found.to_json())
+    out.write_bytes(replayed.to_json())
     print(json.dumps({"seconds": seconds, "cpu": sum(os.times()[:4]), "load": load}))
 
 
 def _workers() -> list[int]:
-    """Return the processes of Dask's workers: children of this one that were spawned (Linux)."""
+    """Return the process ids of Dask's workers, the spawned children of this process (Linux)."""
     threads = Path("/proc/self/task").iterdir()
-    mine = [pid for thread in threads for pid in (thread / "children").read_text().split()]
-    words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in mine}
-    return [int(pid) for pid, line in words.items() if b"spawn_main" in line]
+    children = [pid for thread in threads for pid in (thread / "children").read_text().split()]
+    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
+    return [int(pid) for pid, line in commands.items() if b"spawn_main" in line]
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""CPU clocks, progress, and the loop that plays a contestant's rounds."""
+"""CPU times, progress messages, and the timed loop over rounds."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any
 from benchmarks.peers.base import Peer
 
 REPEATS = 3
-"""Every time reported is the best of so many runs: noise on a shared machine only ever adds."""
+"""Reported times are the best of this many runs, because noise on a shared machine only adds."""
 
 
 @dataclass
 class Entry:
-    """A row of a table: something that can be run again and again.
+    """A row of a table, which can be run repeatedly.
 
     Attributes
     ----------
     name
-        What the table calls it.
+        Its name in the table.
     rounds
-        How many rounds one run plays.
+        Number of rounds per run.
     play
-        Plays them from the beginning and returns CPU seconds a round; None if not installed.
+        Runs them from the beginning and returns CPU seconds per round; None if not installed.
     best
-        The best of the runs so far, CPU seconds a round.
+        CPU seconds per round of the best run so far.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Entry:
 
 
 def race(entries: Sequence[Entry], title: str, repeats: int = REPEATS) -> None:
-    """Run all entries in turn, `repeats` times over, so that a bad minute hurts all alike."""
+    """Run all entries in turn, `repeats` times, so that slow periods affect all."""
     for repeat in range(1, repeats + 1):
         for entry in entries:
             if entry.play is not None:
@@ -47,13 +47,13 @@ def race(entries: Sequence[Entry], title: str, repeats: int = REPEATS) -> None:
 
 
 def play(peer: Peer, contexts: Sequence[Any], outputs: Sequence[Sequence[int]]) -> float:
-    """Play prepared contexts and return CPU seconds a round."""
+    """Run prepared contexts and return CPU seconds per round."""
     if peer.every > 1:
         return _play_sampled(peer, contexts, outputs)
-    one_round = peer.round
+    run_round = peer.round
     start = time.process_time()
     for x, answers in zip(contexts, outputs, strict=True):
-        one_round(x, answers)
+        run_round(x, answers)
     return (time.process_time() - start) / len(contexts)
 
 
@@ -71,14 +71,14 @@ def _play_sampled(peer: Peer, contexts: Sequence[Any], outputs: Sequence[Sequenc
 
 
 def cpu_seconds(work: Callable[[], Any]) -> float:
-    """CPU seconds that a call takes."""
+    """Return the CPU seconds of a call."""
     start = time.process_time()
     work()
     return time.process_time() - start
 
 
 def progress(message: str) -> None:
-    """Say on stderr what is going on; a terminal sees one changing line."""
+    """Write a progress message to stderr; on a terminal, it replaces the previous one."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[2K{message}")
     elif message:

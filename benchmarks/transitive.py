@@ -1,4 +1,4 @@
-"""Transitive decisions against the closure of exact solves, and the passes that they take."""
+"""Transitive decisions compared with the closure of exact solves, and their passes over history."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ COLUMNS = (
     "most passes",
     "most per pair",
 )
-TIE = 1e-9  # margins smaller than this, in probability, may go either way
+TIE = 1e-9  # smaller margins, in probability, may be decided either way
 
 NOTE = """\
 Each run draws its costs, error rates, features, ridge, radius, half-life and outputs; runs with
-"defaults" have three context columns, default settings, and the costs
-default_rng(1).uniform(.01, .25, 4). "wrong" are stops that the closure of the exact solves rules
-out; "ties" are rounds in which a margin below 1e-9 leaves more than one stop possible; "early" are
-stops before the last arm; "chains" are rounds that stop earlier because of a chain; "settled" are
-decisions without a certificate. Passes are over history, for one decision."""
+"defaults" have three context columns, default parameters, and the costs
+default_rng(1).uniform(.01, .25, 4). "wrong" are stops excluded by the closure of the exact solves;
+"ties" are rounds in which a margin below 1e-9 allows more than one stop; "early" are stops before
+the last arm; "chains" are rounds that stop earlier because of a chain; "settled" are decisions
+without a certificate. Passes are over history, for one decision."""
 
 
 @dataclass
 class ExactClosure:
-    """The transitive rule over exact solves: plain numpy, no code of the engine.
+    """The transitive rule over exact solves, in plain numpy without the engine.
 
     Every round solves the regressions of all pairs to convergence, in one batch.
     """
@@ -57,7 +57,7 @@ class ExactClosure:
     half_life: float | None = None
 
     def __post_init__(self) -> None:
-        """Start with no rounds."""
+        """Start with an empty history."""
         n_arms = len(self.cumulative)
         self.pairs = np.array(list(combinations(range(n_arms), 2)))
         first, second = self.pairs.T
@@ -75,14 +75,14 @@ class ExactClosure:
         self.differ.append(outputs[first] != outputs[second])
 
     def change_features(self, rows: Array, ridge: float) -> None:
-        """Describe all rounds so far by other features."""
+        """Replace the features of all rounds so far."""
         self.rows = list(rows)
         self.ridge = ridge
         self.dim = rows.shape[1]
         self.theta_hat = np.zeros((len(self.pairs), self.dim))
 
     def margins(self, phi: Array) -> Array:
-        """C_j − C_i − p̃_ij(x) of every pair."""
+        """Return C_j − C_i − p̃_ij(x) of every pair."""
         n = len(self.rows)
         rows = np.array(self.rows).reshape(n, self.dim)
         decay = 1.0 if self.half_life is None else 2.0 ** (-1.0 / self.half_life)
@@ -103,7 +103,7 @@ class ExactClosure:
         return self.gaps - sigmoid(logits + bonus)
 
     def stop(self, margins: Array, tolerance: float = 0.0, *, chains: bool = True) -> int:
-        """The first arm that wins against all deeper arms, directly or through others.
+        """Return the first arm that wins against all deeper arms, directly or through others.
 
         A pair wins if its margin exceeds ``tolerance``.
         """
@@ -146,7 +146,7 @@ class ExactClosure:
 
 @dataclass
 class Tally:
-    """What a number of rounds showed."""
+    """Counts over a number of rounds."""
 
     rounds: int = 0
     wrong: int = 0
@@ -179,11 +179,11 @@ def play(
     degree: int = 1,
     z: float = 0.5,
 ) -> Tally:
-    """Play random rounds and compare every stop with the closure of exact solves."""
+    """Run random rounds and compare every stop with the closure of exact solves."""
     rng = np.random.default_rng([n_arms, seed, len(kind)])
     rates = np.sort(rng.uniform(0, 0.5, n_arms))[::-1]  # of errors, by arm
     costs = rng.uniform(0.01, 0.25, n_arms)
-    if seed % 2 == 1:  # near what the next arm repairs, where chains matter most
+    if seed % 2 == 1:  # close to what the next arm corrects, where chains matter most
         costs[1:] = (rates[:-1] - rates[1:]) * rng.uniform(0.8, 2.0, n_arms - 1) + 0.01
     n_columns = int(rng.integers(1, 4))
     cascade = sw.Cascade(costs)
@@ -203,7 +203,7 @@ def play(
 
 
 def play_defaults(seed: int, n_rounds: int = 300) -> Tally:
-    """Play a run with default settings, the same four costs, and random rounds."""
+    """Run random rounds with default parameters and fixed costs."""
     cascade = sw.Cascade(np.random.default_rng(1).uniform(0.01, 0.25, 4))
     policy = sw.USSLaplace(cascade, context_dim=3)
     rng = np.random.default_rng([1, seed])
@@ -214,7 +214,7 @@ def play_defaults(seed: int, n_rounds: int = 300) -> Tally:
 
 
 def compare(policy: Any, exact: ExactClosure, contexts: Array, outputs: NDArray[np.int64]) -> Tally:
-    """Let a policy learn from rounds, and check each of its stops."""
+    """Let a policy learn from rounds and check each of its stops."""
     tally = Tally(rounds=len(contexts))
     before = policy.effort["passes"]
     features = policy.features
@@ -243,14 +243,14 @@ def compare(policy: Any, exact: ExactClosure, contexts: Array, outputs: NDArray[
 
 
 def draw_outputs(rng: np.random.Generator, contexts: Array, rates: Array) -> NDArray[np.int64]:
-    """Outputs of arms with nested or independent errors, which the context may make likelier."""
+    """Draw outputs with nested or independent errors, whose rates may depend on the context."""
     shape = len(contexts), 1 if rng.random() < 0.5 else len(rates)
     logits = np.log(rates / (1 - rates)) + rng.uniform(0, 3) * contexts[:, :1]
     return (rng.random(shape) < sigmoid(logits)).astype(np.int64)
 
 
 def random_settings(seed: int) -> dict[str, Any]:
-    """Settings of a run; half of the runs have none of their own."""
+    """Return the settings of a run; half of the runs use the defaults."""
     rng = np.random.default_rng([seed, 7])
     if seed % 4 < 2:
         return {}

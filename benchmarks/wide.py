@@ -1,6 +1,6 @@
-"""Many features: d' = 45 and 91, the sizes of degree-two maps of 8 and 12 measurements.
+"""Rounds with many features: d' = 45 and 91, degree-two maps of 8 and 12 measurements.
 
-Then the first 300 rounds with up to 768, the size of an embedding.
+Also the first 300 rounds with up to 768 features, the size of an embedding.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks import ours, reference
 from benchmarks.peers.numpy_linucb import NumpyLinUCB
 from benchmarks.report import table
-from benchmarks.rounds import compare, say
+from benchmarks.rounds import compare, describe
 from benchmarks.timing import REPEATS, Entry, cpu_seconds, play, progress, race
 from benchmarks.workload import make
 
@@ -21,17 +21,17 @@ FIRST_ROUNDS = 300
 FIRST_FEATURES = (50, 100, 200, 384, 768)
 
 NOTE = """\
-Forced rounds: 3·d', so that V is invertible when they end. The reference plays fewer rounds,
-because its rounds get slower as history grows: compare it with Stopwise at the same length, which
-is what the last column does: the reference's time over that of the row."""
+Forced rounds: 3·d', so that V is invertible when they end. The reference runs fewer rounds, because
+its rounds get slower as history grows. The last column compares it with Stopwise at the same
+length: the reference's time divided by that of the row."""
 
 FIRST_NOTE = f"""\
-The compiled loop from its first round, {ours.FORCED_ROUNDS} rounds forced. CPU seconds of all
-rounds together, best of {REPEATS} runs."""
+The compiled loop from its first round, with {ours.FORCED_ROUNDS} forced rounds. Total CPU seconds,
+best of {REPEATS} runs."""
 
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
-    """Race Stopwise, numpy LinUCB and the reference at each size; then time the first rounds."""
+    """Time Stopwise, numpy LinUCB and the reference at each size, then the first rounds."""
     n_rounds, n_exact = (2_000, 800) if quick else (5_000, 2_000)
     rows: list[list[Any]] = []
     verdicts: list[str] = []
@@ -47,18 +47,18 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
             results.append({"n_features": d, "name": entry.name, "rounds": entry.rounds,
                             "us": micros, "reference_ratio": ratio})  # fmt: skip
         if agreement is not None:
-            verdicts.append(f"d' = {d}: {say(agreement)}")
+            verdicts.append(f"d' = {d}: {describe(agreement)}")
             results[-1]["agreement"] = agreement
     text = table(
         f"Many features, K = {N_ARMS}",
-        ["", "rounds", "µs a round", "reference / this"],
+        ["", "rounds", "µs per round", "reference / this"],
         rows,
         "\n".join([NOTE, *verdicts]),
     )
     result: dict[str, Any] = {"n_arms": N_ARMS, "rows": results}
     if ours.installed():
         first = _first_rounds(FIRST_FEATURES[:-1] if quick else FIRST_FEATURES)
-        columns = ["features", "CPU seconds", "ms a round"]
+        columns = ["features", "CPU seconds", "ms per round"]
         title = f"The first {FIRST_ROUNDS} rounds, K = {N_ARMS}"
         shown = [(str(d), spent, spent / FIRST_ROUNDS * 1e3) for d, spent in first.items()]
         text += "\n" + table(title, columns, shown, FIRST_NOTE)
@@ -67,7 +67,7 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
 
 
 def _first_rounds(sizes: Sequence[int]) -> dict[int, float]:
-    """CPU seconds of all the first rounds, by the number of features."""
+    """Return the CPU seconds of the first rounds by the number of features."""
     loads = {d: make(FIRST_ROUNDS, N_ARMS, d) for d in sizes}
     entries = {
         d: Entry(f"{d} features", FIRST_ROUNDS, lambda load=load: ours.run_compiled(load)[0])
@@ -78,21 +78,21 @@ def _first_rounds(sizes: Sequence[int]) -> dict[int, float]:
 
 
 def _race(d: int, n_rounds: int, n_exact: int) -> tuple[list[Entry], dict[str, int] | None]:
-    """The entries of one size, run, and how Stopwise agreed with the reference."""
+    """Return the timed entries of one size, and the agreement of Stopwise with the reference."""
     forced_rounds = 3 * d
     workload = make(n_rounds, N_ARMS, d)
     short = workload.head(n_exact)
     contexts, outputs = list(workload.contexts), workload.outputs.tolist()
     progress(f"wide, d' = {d}: compiling the reference")
     reference.run(workload.head(200))
-    here = ours.installed()
-    if here:
+    installed = ours.installed()
+    if installed:
         ours.check_features(N_ARMS, d)
     exact: list[reference.ReferenceRun] = []
 
     def by_python() -> float:
-        contestant = ours.StopwisePython(workload.costs, d, forced_rounds)
-        return play(contestant, contexts, outputs)
+        learner = ours.StopwisePython(workload.costs, d, forced_rounds)
+        return play(learner, contexts, outputs)
 
     def by_compiled_loop() -> float:
         return ours.run_compiled(workload, forced_rounds)[0]
@@ -110,13 +110,13 @@ def _race(d: int, n_rounds: int, n_exact: int) -> tuple[list[Entry], dict[str, i
         return cpu_seconds(solve) / n_exact
 
     entries = [
-        Entry("Stopwise, Python API", n_rounds, by_python if here else None),
-        Entry("Stopwise, compiled loop", n_rounds, by_compiled_loop if here else None),
-        Entry("Stopwise, compiled loop", n_exact, by_compiled_loop_in_short if here else None),
+        Entry("Stopwise, Python API", n_rounds, by_python if installed else None),
+        Entry("Stopwise, compiled loop", n_rounds, by_compiled_loop if installed else None),
+        Entry("Stopwise, compiled loop", n_exact, by_compiled_loop_in_short if installed else None),
         Entry("numpy LinUCB, stacked", n_rounds, by_linucb),
         Entry("reference, solves every round", n_exact, by_reference),
     ]
     race(entries, f"wide, d' = {d}")
-    if not here:
+    if not installed:
         return entries, None
     return entries, compare(ours.run_compiled(short, forced_rounds)[1], exact[0])

@@ -1,4 +1,4 @@
-"""Cascades and contexts that every contestant is given, the same for the same seed."""
+"""Cascades, contexts and outputs of the speed comparisons, determined by a seed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Workload:
-    """One run's worth of input.
+    """The input of one run.
 
     Attributes
     ----------
@@ -18,7 +18,7 @@ class Workload:
         (T, d) float64, every coordinate in [−1, 1]. The last is always 1, so that a model that is
         linear in the context has an intercept.
     outputs
-        (T, K) int64, what each arm would say in each round.
+        (T, K) int64, the output of each arm in each round.
     costs
         (K,) float64, the arms' own costs c_i.
     """
@@ -29,17 +29,17 @@ class Workload:
 
     @property
     def n_rounds(self) -> int:
-        """How many rounds there are."""
+        """Number of rounds."""
         return len(self.contexts)
 
     @property
     def n_arms(self) -> int:
-        """How many arms the cascade has."""
+        """Number of arms."""
         return len(self.costs)
 
     @property
     def n_features(self) -> int:
-        """How many numbers a context has."""
+        """Length of a context."""
         return int(self.contexts.shape[1])
 
     @property
@@ -49,39 +49,39 @@ class Workload:
 
     @property
     def features(self) -> NDArray[np.float64]:
-        """Φ(x) = x/√d, of norm at most 1: what ``stopwise.Identity()`` makes of a context."""
+        """Φ(x) = x/√d, of norm at most 1, as from ``stopwise.Identity()``."""
         return np.divide(self.contexts, np.sqrt(self.n_features))
 
     def head(self, rounds: int) -> Workload:
-        """The same cascade with the first `rounds` rounds only."""
+        """Return the same cascade with only the first `rounds` rounds."""
         return Workload(self.contexts[:rounds], self.outputs[:rounds], self.costs)
 
 
 def make(
     n_rounds: int, n_arms: int, n_features: int, seed: int = 0, all_the_way: float = 0.45
 ) -> Workload:
-    """Draw a cascade in which every depth is the right one for some contexts.
+    """Draw a cascade in which every depth is optimal for some contexts.
 
-    Contexts are uniform in [−1, 1]^d but for the constant. A direction h of context space is the
-    difficulty, and arm i errs with probability μ(6·h(x) − τ_i) with τ rising: every arm copes
-    with harder contexts than the one before. One uniform draw decides for all arms of a round,
-    so an arm is never right where a deeper one is wrong, and two arms disagree exactly as often
-    as their error rates differ.
+    Contexts are uniform in [−1, 1]^d except for the constant. A direction h of context space is the
+    difficulty, and arm i errs with probability μ(6·h(x) − τ_i) with increasing τ, so every arm
+    handles harder contexts than the one before. One uniform draw decides for all arms of a round,
+    so an arm is never right where a deeper one is wrong, and the disagreement of two arms is the
+    difference of their error rates.
 
     Parameters
     ----------
     n_rounds, n_arms, n_features
         T, K and d.
     seed
-        The same seed gives the same workload, and a longer one begins with the shorter ones.
+        Equal seeds give equal workloads, and a longer workload begins with the shorter ones.
     all_the_way
-        What going from the first arm to the last costs, in errors: less makes rounds go deeper.
+        Cost of going from the first arm to the last, in errors; with less, rounds go deeper.
 
     Returns
     -------
     Workload
     """
-    # One generator for each kind of draw: then a round's draws do not depend on how many follow.
+    # One generator per kind of draw, so that a round's draws do not depend on the number of rounds.
     for_direction, for_contexts, for_labels, for_errors = np.random.default_rng(seed).spawn(4)
     direction = for_direction.normal(size=n_features - 1)
     # Scaled so that h has standard deviation ½ whatever the dimension (a uniform has 1/√3).

@@ -1,22 +1,21 @@
-"""Regret of policies beside uss-pd, in 20 realizable worlds that can exist.
+"""Regret of policies relative to uss-pd, in 20 realizable worlds.
 
 In each world arms answer 0 or 1, and every pair's disagreement is exactly logistic in the features
-that all policies are given. An arm disagrees with all later ones about equally often, and later
-arms disagree less, as they do where they err less. Contexts in which an earlier arm is better than
-the "optimal" one under all labels are drawn again (`stopwise.research.environments.realizable`).
-Worlds are drawn at random, from fixed seeds, and drawn again until
+of all policies. An arm disagrees with all later ones about equally often, and later arms disagree
+less, as if they erred less. Contexts in which an earlier arm is better than the "optimal" one under
+all labels are drawn again (`stopwise.research.environments.realizable`). Worlds are drawn at
+random, from fixed seeds, and drawn again until
 
 - arms with this disagreement exist in all contexts tried,
-- four fifths of the contexts remain, so that the worlds are not a narrow part of themselves, and
+- four fifths of the contexts remain, so that the worlds are not restricted too much, and
 - at least three stops are each best in 10 % of those or more.
 
-The cost of each arm is a quantile of how often it and the arm before disagree. So many contexts
-are nearly undecided; a second table leaves out those in which a test is decided by less than 0.03.
-Regret is the paper's pseudo-regret in both of its forms: that of its caption, Σ |C_I − C_i*| + p,
-and that of its text, Σ [C_I − C_i* + p], which is the regret if the label is the answer of the
-optimal arm. The last row shows how much of the regret is the price of learning at all: there
-uss-laplace is shown the outputs of every arm in every round, free, and needs no exploration
-(z = 0).
+The cost of each arm is a quantile of its disagreement with the arm before, so many contexts are
+nearly undecided; a second table leaves out those with a margin below 0.03. Regret is the paper's
+pseudo-regret in both forms: that of its caption, Σ |C_I − C_i*| + p, and that of its text,
+Σ [C_I − C_i* + p], which is the regret if the label is the answer of the optimal arm. In the last
+row, uss-laplace observes the outputs of every arm at no cost and does not explore (z = 0), which
+separates the cost of exploration from that of learning.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ from stopwise.research.theory.dominance import can_be_optimal, first_candidates
 from stopwise.research.theory.regret import pseudo_regret, signed_pseudo_regret
 
 ROUNDS, SEEDS, WORLDS, PROBE = 5000, 10, 20, 4000
-KEPT, STOPS, OFTEN = 0.8, 3, 0.1  # of a world: contexts that remain, stops that are best often
+KEPT, STOPS, OFTEN = 0.8, 3, 0.1  # share of contexts that remain; arms best in this share
 MARGINS = (0.0, 0.03)
-SHOWN = "uss-laplace, shown every arm"
+OBSERVES_ALL = "uss-laplace, observes every arm"
 BASELINE = "uss-pd"
-# A label, the name in the registry and parameters; names that are not registered are left out.
+# Label, name in the registry and parameters; unregistered names are skipped.
 COMPARED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (BASELINE, "uss-pd", {}),
     ("uss-pd, transitive", "uss-pd", {"transitive": True}),
@@ -56,12 +55,12 @@ COMPARED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("thompson", "thompson", {}),
     ("uss-ucb", "uss-ucb", {}),
     ("uss-ts", "uss-ts", {}),
-    (SHOWN, "uss-laplace", {"z": 0.0}),
+    (OBSERVES_ALL, "uss-laplace", {"z": 0.0}),
 )
 
 
 def world(seed: int) -> Realizable:
-    """Return a world: three to five arms, two numbers a context, features of degree one."""
+    """Return a world with three to five arms, two context columns and features of degree one."""
     random = np.random.default_rng(seed)
     n_arms = 3 + seed % 3
     pairs = Cascade([0.1] * n_arms).pairs()
@@ -97,12 +96,12 @@ def _best(cascade: Cascade, p: Any) -> tuple[Any, Any]:
 
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
-    """Play every policy in every world, on the same rounds."""
+    """Run every policy in every world on the same rounds."""
     text, numbers = "", {}
     for margin in MARGINS:
-        part, found = _table(quick, margin)
+        part, results = _table(quick, margin)
         text += part
-        numbers[f"margin {margin:g}"] = found
+        numbers[f"margin {margin:g}"] = results
     return text, numbers
 
 
@@ -121,7 +120,11 @@ def _table(quick: bool, margin: float) -> tuple[str, dict[str, Any]]:
             batch = env.sample(ROUNDS, np.random.default_rng(1000 + s))
             for c, (label, name, parameters) in enumerate(compared):
                 policy = _policy(env, name, parameters)
-                stops = _shown(policy, batch) if label == SHOWN else measure(policy, batch).stops
+                stops = (
+                    _observe_all(policy, batch)
+                    if label == OBSERVES_ALL
+                    else measure(policy, batch).stops
+                )
                 truth = (env.cascade, batch.disagreement, batch.optimal, stops)
                 regret[w, c, s] = pseudo_regret(*truth).sum()
                 signed[w, c, s] = signed_pseudo_regret(*truth).sum()
@@ -131,11 +134,11 @@ def _table(quick: bool, margin: float) -> tuple[str, dict[str, Any]]:
         rows.append((f"{w + 1}, {env.cascade.n_arms} arms", f"{kept:.0%}", *means))
     progress("")
     labels = [label for label, _, _ in compared]
-    of_both = [_beside(values) for values in (regret, signed)]
+    relative = [_relative(values) for values in (regret, signed)]
     summary = [
         (
             label,
-            *(column[c] for columns in of_both for column in columns),
+            *(column[c] for columns in relative for column in columns),
             f"{int(stuck[:, c].sum())} of {stuck[:, c].size}",
         )
         for c, label in enumerate(labels)
@@ -149,7 +152,7 @@ def _table(quick: bool, margin: float) -> tuple[str, dict[str, Any]]:
     )
     columns = ["ratio", "worst", "worlds with less"]
     text += table(
-        f"Beside {BASELINE} with its default parameters{which}",
+        f"Relative to {BASELINE} with default parameters{which}",
         ["policy", *columns, *(f"signed: {column}" for column in columns), "runs locked in"],
         summary,
         f"Ratios of pseudo-regret; the first is a geometric mean over worlds. {DEFINITION}",
@@ -157,8 +160,8 @@ def _table(quick: bool, margin: float) -> tuple[str, dict[str, Any]]:
     return text, {"worlds": rows, "summary": summary}
 
 
-def _beside(regret: Any) -> tuple[list[float], list[float], list[str]]:
-    """Return for each policy the mean ratio to the first, the worst, and how often it is less."""
+def _relative(regret: Any) -> tuple[list[float], list[float], list[str]]:
+    """Return each policy's mean and worst ratio to the first, and the number of worlds below 1."""
     ratios = regret.mean(axis=2) / regret[:, :1].mean(axis=2)
     less = (ratios < 1).sum(axis=0)
     return (
@@ -176,10 +179,10 @@ def _possible(env: Realizable) -> float:
     return float(good.mean())
 
 
-def _shown(policy: Any, batch: Batch) -> Any:
-    """Return the stops of a policy that learns all outputs of a round, wherever it stopped."""
+def _observe_all(policy: Any, batch: Batch) -> Any:
+    """Return the stops of a policy that learns from all outputs of every round."""
     stops = np.empty(len(batch.contexts), dtype=np.int64)
-    assert batch.outputs is not None  # these worlds have them
+    assert batch.outputs is not None
     for t, (x, outputs) in enumerate(zip(batch.contexts, batch.outputs, strict=True)):
         stops[t] = policy.decide(x).stop
         policy.observe(x, outputs.tolist())

@@ -1,7 +1,6 @@
-"""Policies on seven real cascades, beside plain rules: ``python -m benchmarks.arena``.
+"""Policies and simple rules on seven real cascades: ``python -m benchmarks.arena``.
 
-``data`` reads the cascades and makes settings of them, ``players`` lists the competitors,
-``contest`` lets everybody play every setting, ``scores`` turns losses into multiples with
-intervals, ``tables`` and ``picture`` show them. ``convert`` makes the folder of data from the
-public sources.
+``data`` reads the cascades, ``players`` lists the competitors, ``contest`` runs every competitor on
+every setting, ``scores`` computes relative losses with intervals, and ``tables`` and ``picture``
+show them. ``convert`` creates the folder of data from the public sources.
 """

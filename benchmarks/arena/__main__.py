@@ -10,29 +10,30 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.arena import contest, data, picture, scores, tables
 from benchmarks.arena.players import players
+from stopwise.text import suggestion
 
 REFERENCE = "thresholds, 100 labels"
 
 EPILOG = """\
-what is played
-  Seven recorded cascades at four cost levels: the level is what running all arms costs, in wrong
-  answers. The rounds are played in several random orders. A round's loss is what the arms it ran
-  cost, plus one if the answer is wrong; every round counts, also those spent on learning.
+rounds
+  Seven recorded cascades at four cost levels: the level is the cost of running all arms, in wrong
+  answers. The rounds are run in several random orders. The loss of a round is the cost of the arms
+  that ran, plus one if the answer is wrong; all rounds count, including those for learning.
 
-what is written, into --out
-  runs.csv       what everybody lost a round, in every setting and order
+files in --out
+  runs.csv       the loss per round of each competitor, in every setting and order
   summary.md     the tables, with 95 % intervals over the orders
   arena.png/svg  the picture
 
 examples
   python -m benchmarks.arena --data FOLDER --quick
   python -m benchmarks.arena --data FOLDER --jobs 4 --docs docs/arena.md
-  python -m benchmarks.arena --data FOLDER --only uss-pd --update   play again, keep the others
+  python -m benchmarks.arena --data FOLDER --only uss-pd --update   rerun one, keep the others
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse the command line, play, and write what came of it."""
+    """Parse the command line, run the contest and write the results."""
     options = _parser().parse_args(arguments)
     try:
         _run(options)
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     if options.data is None:
-        raise data.ArenaError(f"say where the data are, with --data.\n{data.SOURCES}")
+        raise data.ArenaError(f"--data is missing.\n{data.SOURCES}")
     cascades = _chosen("cascade", options.cascades, data.names(options.data))
     levels, orders = data.LEVELS, options.orders
     if options.quick:
@@ -55,61 +56,68 @@ def _run(options: argparse.Namespace) -> None:
     runs = contest.run(options.data, cascades, levels, orders, played, options.jobs)
 
     options.out.mkdir(parents=True, exist_ok=True)
-    kept = options.out / "runs.csv"
-    if options.update and kept.exists():
-        others = [r for r in contest.read(kept) if r.player in titles and r.player not in played]
+    csv = options.out / "runs.csv"
+    if options.update and csv.exists():
+        others = [r for r in contest.read(csv) if r.player in titles and r.player not in played]
         runs = sorted(runs + others, key=lambda run: titles.index(run.player))
-    summed, places = scores.score(runs, options.against), scores.settings(runs)
-    contest.write(kept, runs)
-    short = tables.summary(summed, options.against) + "\n" + tables.by_cascade(summed, places)
-    long = f"{short}\n{tables.by_setting(summed, places)}"
+    totals, places = scores.score(runs, options.against), scores.settings(runs)
+    contest.write(csv, runs)
+    short = tables.summary(totals, options.against) + "\n" + tables.by_cascade(totals, places)
+    long = f"{short}\n{tables.by_setting(totals, places)}"
     (options.out / "summary.md").write_text(long, encoding="utf-8")
-    image = picture.drawn(summed, places)
+    image = picture.draw_scores(totals, places)
     (options.out / "arena.png").write_bytes(image.png)
     (options.out / "arena.svg").write_bytes(image.svg)
     if options.docs is not None:
-        tables.put(options.docs, short)
+        tables.update_page(options.docs, short)
         (options.docs.parent / "images" / "arena.png").write_bytes(image.png)
     print(short)
 
 
-def _chosen(what: str, asked: list[str] | None, there: Sequence[str]) -> list[str]:
-    unknown = [name for name in asked or [] if name not in there]
-    if unknown:
-        raise data.ArenaError(f"no {what} is called {unknown[0]!r}; there are {', '.join(there)}")
-    return [name for name in there if not asked or name in asked]
+def _chosen(kind: str, selected: list[str] | None, available: Sequence[str]) -> list[str]:
+    for name in selected or []:
+        if name not in available:
+            raise data.ArenaError(f"unknown {kind} {name!r}; {suggestion(name, available)}")
+    return [name for name in available if not selected or name in selected]
 
 
 def _positive(text: str) -> int:
     if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError("at least 1")
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
     return number
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.arena",
-        description="Policies and plain rules on seven real cascades.",
+        description="Compare policies and simple rules on seven real cascades.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="where the cascades are")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder with the cascades")
     parser.add_argument(
-        "--out", type=Path, default=report.RESULTS / "arena", metavar="FOLDER", help="for results"
+        "--out",
+        type=Path,
+        default=report.RESULTS / "arena",
+        metavar="FOLDER",
+        help="folder for results",
     )
-    parser.add_argument("--jobs", type=_positive, default=1, help="processes (1)")
-    parser.add_argument("--orders", type=_positive, default=5, help="orders of the rounds (5)")
+    parser.add_argument("--jobs", type=_positive, default=1, help="number of processes (1)")
+    parser.add_argument("--orders", type=_positive, default=5, help="number of random orders (5)")
     parser.add_argument("--quick", action="store_true", help="two cascades and levels, one order")
-    parser.add_argument("--cascades", nargs="+", metavar="NAME", help="these cascades only")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these competitors only")
+    parser.add_argument("--cascades", nargs="+", metavar="NAME", help="only these cascades")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these competitors")
     parser.add_argument(
         "--update", action="store_true", help="keep the other competitors' rows of runs.csv"
     )
     parser.add_argument(
-        "--against", default=REFERENCE, metavar="TITLE", help=f"compare with ({REFERENCE})"
+        "--against",
+        default=REFERENCE,
+        metavar="TITLE",
+        help=f"compare with it ({REFERENCE})",
     )
     parser.add_argument(
-        "--docs", type=Path, metavar="PAGE", help="also put tables and picture into this page"
+        "--docs", type=Path, metavar="PAGE", help="also update tables and picture of this page"
     )
     return parser
 

@@ -1,4 +1,4 @@
-"""Everybody plays every setting, on several processes; and the results as a file."""
+"""Run every competitor on every setting, on several processes; read and write the results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.arena.players import depths, players
 
 
 class Run(NamedTuple):
-    """What one competitor lost a round in one setting, beside two fixed depths there."""
+    """Mean losses of a competitor and of two fixed depths in one setting."""
 
     player: str
     cascade: str
@@ -28,7 +28,7 @@ class Run(NamedTuple):
 
 
 class Task(NamedTuple):
-    """One setting, for the competitors named."""
+    """One setting with the titles of its competitors."""
 
     folder: Path
     cascade: str
@@ -45,24 +45,24 @@ def run(
     titles: Sequence[str],
     jobs: int = 1,
 ) -> list[Run]:
-    """Play all, in an order that does not depend on the number of processes."""
+    """Run all competitors; the order of the results does not depend on the number of processes."""
     for name in cascades:
-        data.read(folder, name)  # what is wrong with the data is said before anybody plays
+        data.read(folder, name)  # reports invalid data before the contest
     tasks = [
         Task(folder, name, level, order, tuple(titles))
         for name, level, order in product(cascades, levels, range(orders))
     ]
     runs: list[Run] = []
-    for done, played in enumerate(_played(tasks, jobs), 1):
-        runs += played
+    for done, results in enumerate(_play_all(tasks, jobs), 1):
+        runs += results
         print(f"\r{done}/{len(tasks)} settings", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    place = {title: k for k, title in enumerate(titles)}
-    where = {name: k for k, name in enumerate(cascades)}
-    return sorted(runs, key=lambda r: (place[r.player], where[r.cascade], r.level, r.order))
+    rank = {title: k for k, title in enumerate(titles)}
+    position = {name: k for k, name in enumerate(cascades)}
+    return sorted(runs, key=lambda r: (rank[r.player], position[r.cascade], r.level, r.order))
 
 
-def _played(tasks: list[Task], jobs: int) -> Iterator[list[Run]]:
+def _play_all(tasks: list[Task], jobs: int) -> Iterator[list[Run]]:
     if jobs == 1:
         yield from map(play, tasks)
         return
@@ -72,7 +72,7 @@ def _played(tasks: list[Task], jobs: int) -> Iterator[list[Run]]:
 
 
 def play(task: Task) -> list[Run]:
-    """Let everybody play one setting. The seed is the order's number."""
+    """Run all competitors on one setting. The number of the order is the seed."""
     setting = data.setting(data.read(task.folder, task.cascade), task.level, task.order)
     fixed = depths(setting)
     return [
@@ -99,7 +99,7 @@ def write(path: Path, runs: Iterable[Run]) -> None:
 
 
 def read(path: Path) -> list[Run]:
-    """Read what `write` wrote."""
+    """Read a file of `write`."""
     with path.open(newline="", encoding="utf-8") as file:
         return [
             Run(

@@ -1,4 +1,4 @@
-"""Make the arena's folder from its public sources: ``python -m benchmarks.arena.convert``."""
+"""Create the arena's data from its public sources: ``python -m benchmarks.arena.convert``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import numpy as np
 
 from benchmarks.arena.data import SOURCES, ArenaError
 
-LARGEST = 20_000  # rows; of a larger set, a random sample
+MAX_ROWS = 20_000  # larger sets are sampled
 
-# Arm, its number in the names of files, its price for 10,000 calls (as in the source's meta.csv).
+# Arm, its number in the file names, and its price for 10,000 calls (from the source's meta.csv).
 SPEECH = (("deepspeech", 101, 0.02), ("ibm", 5, 25.0), ("microsoft", 2, 41.0), ("google", 0, 60.0))
 TEXT = (("bixin", 100, 0.001), ("amazon", 4, 0.75), ("google", 0, 2.5), ("baidu", 3, 3.5))
 FACES = (("cnn", 100, 0.001), ("facepp", 1, 5.0), ("microsoft", 2, 10.0), ("google", 0, 15.0))
@@ -29,19 +29,19 @@ FRUGALML = {
     "fluent": ("spoken commands", SPEECH),
 }
 
-# Arm, the archive of its answers, and an illustrative price for a million input tokens.
+# Arm, the archive of its answers, and an illustrative price per million input tokens.
 MODELS = (
     ("llama-3.1-8b", "model_outputs_Meta-Llama-3_1-8B-Instruct_5shots", 0.02),
     ("llama-3.1-70b", "model_outputs_Meta-Llama-3_1-70B-Instruct_5shots", 0.12),
     ("gemini-1.5-pro", "model_outputs_gemini-1.5-pro-002_5shots", 1.25),
 )
-TEXTS = ("model_outputs", "response", "generated_text")  # what the text of an answer may be called
+TEXT_FIELDS = ("model_outputs", "response", "generated_text")  # possible fields of an answer's text
 
 Columns = dict[str, Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Convert what was named."""
+    """Parse the command line and convert the sources."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.arena.convert", description=__doc__)
     parser.add_argument("--frugalml", type=Path, help="a copy of lchen001/FrugalML")
     parser.add_argument("--mmlu-pro", type=Path, help="a copy of TIGER-AI-Lab/MMLU-Pro")
@@ -71,7 +71,7 @@ def convert(frugalml: Path | None, mmlu_pro: Path | None, out: Path) -> None:
         task = "multiple choice questions of MMLU-Pro"
         about["mmlu_pro"] = _about(task, MODELS, unit, rows, source)
     if not about:
-        raise ArenaError(f"name at least one source.\n{SOURCES}")
+        raise ArenaError(f"--frugalml or --mmlu-pro is required.\n{SOURCES}")
     (out / "arena.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
 
@@ -93,11 +93,11 @@ def _folder(name: str) -> str:
 
 
 def _frugalml(source: Path, name: str) -> Columns:
-    """One number a line in each file; the line is the case."""
+    """Read files with one number per line; the line is the case."""
     folder, arms = source / _folder(name), FRUGALML[name][1]
 
-    def numbers(number: int, what: str) -> Any:
-        path = folder / f"Model{number}_{what}.txt"
+    def numbers(number: int, column: str) -> Any:
+        path = folder / f"Model{number}_{column}.txt"
         try:
             return np.loadtxt(path, ndmin=1)
         except (OSError, ValueError) as error:
@@ -113,7 +113,7 @@ def _frugalml(source: Path, name: str) -> Columns:
 
 
 def _mmlu_pro(source: Path) -> Columns:
-    """Questions that all models were asked; an answer in which no letter was found is "none"."""
+    """Read the questions that all models answered; an answer without a letter is "none"."""
     answers = [
         {entry["question_id"]: entry for entry in _entries(source / "eval_results" / archive)}
         for _, archive, _ in MODELS
@@ -134,40 +134,42 @@ def _mmlu_pro(source: Path) -> Columns:
 
 
 def _entries(archive: Path) -> Iterator[dict[str, Any]]:
-    """The entries of all JSON files of an archive, or of the folder it was unpacked into."""
+    """Yield the entries of all JSON files of an archive, or of its unpacked folder."""
     path = archive.with_name(f"{archive.name}.zip")
     try:
         if path.exists():
             with zipfile.ZipFile(path) as packed:
-                inside = [n for n in packed.namelist() if _answers(n.rpartition("/")[2])]
-                texts = [packed.read(name) for name in inside]
+                files = [n for n in packed.namelist() if _has_answers(n.rpartition("/")[2])]
+                texts = [packed.read(name) for name in files]
         else:
-            texts = [p.read_bytes() for p in sorted(archive.rglob("*.json")) if _answers(p.name)]
+            texts = [
+                p.read_bytes() for p in sorted(archive.rglob("*.json")) if _has_answers(p.name)
+            ]
         entries = [entry for text in texts for entry in json.loads(text)]
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise ArenaError(f"{path} cannot be read ({error}).\n{SOURCES}") from error
     if not entries:
-        raise ArenaError(f"no answers are in {path}.\n{SOURCES}")
+        raise ArenaError(f"{path} has no answers.\n{SOURCES}")
     yield from entries
 
 
-def _answers(name: str) -> bool:
+def _has_answers(name: str) -> bool:
     return name.endswith(".json") and not name.startswith(".") and "summary" not in name
 
 
 def _text(entry: dict[str, Any]) -> str:
-    return next((entry[key] for key in TEXTS if entry.get(key)), "")
+    return next((entry[key] for key in TEXT_FIELDS if entry.get(key)), "")
 
 
 def _write(path: Path, columns: Columns) -> int:
-    """Write the rows in a random order, the first 20,000 of them."""
+    """Write at most `MAX_ROWS` rows in random order; return their number."""
     import pyarrow as pa
     from pyarrow import parquet
 
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         raise ArenaError(f"the columns of {path.stem} have different lengths: {lengths}")
-    rows = np.random.default_rng(0).permutation(lengths["label"])[:LARGEST]
+    rows = np.random.default_rng(0).permutation(lengths["label"])[:MAX_ROWS]
     parquet.write_table(pa.table({name: values[rows] for name, values in columns.items()}), path)
     return len(rows)
 

@@ -1,4 +1,4 @@
-"""Seven real cascades in a folder, and what a competitor is given of them."""
+"""The arena's cascades, and the settings that competitors run on."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from numpy.typing import NDArray
 
 import stopwise as sw
 
-LEVELS = (0.05, 0.1, 0.2, 0.4)  # what the entire cascade costs, in wrong answers
+LEVELS = (0.05, 0.1, 0.2, 0.4)  # cost of running all arms, in wrong answers
 
 SOURCES = """\
-The data are public and not part of this project. Get them from these repositories on GitHub, both
-under the Apache License 2.0:
+The data are public and not part of this project. Download them from these repositories on GitHub,
+both under the Apache License 2.0:
   lchen001/FrugalML        six cascades of commercial services
   TIGER-AI-Lab/MMLU-Pro    published answers of language models
-Then convert them and name the folder:
+Then convert them and pass the folder:
   python -m benchmarks.arena.convert --frugalml FOLDER --mmlu-pro FOLDER --out FOLDER
   python -m benchmarks.arena --data FOLDER"""
 
 
 class ArenaError(Exception):
-    """What was asked for cannot be done. The message is for the user."""
+    """An error with a message for the user."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """One cascade as it was recorded: every arm's answer to every case, in the file's order.
+    """A recorded cascade: every arm's answer to every case, in the order of the file.
 
-    ``contexts`` are the numbers that can be known before the last arm runs; the first ``sees[i]``
-    of them once arm i has run. The last of these is what arm i itself revealed.
+    ``contexts`` are the columns available before the last arm runs: the first ``sees[i]`` after arm
+    i has run, of which the last is revealed by arm i.
     """
 
     name: str
@@ -42,17 +42,17 @@ class Recorded:
     prices: NDArray[np.float64]
     contexts: NDArray[np.float64]
     sees: tuple[int, ...]
-    confident: bool  # whether arms reveal a confidence, for which more is better
+    confident: bool  # whether arms reveal a confidence
     outputs: NDArray[np.int64]
     labels: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A cascade at a cost level with its rounds in one order: what a competitor plays.
+    """A cascade at a cost level, with its rounds in one order.
 
-    ``labels`` are for measuring. A competitor looks at those that it was granted, and in rounds
-    that it ran to the last arm.
+    ``labels`` are for evaluation. A competitor may use only the labels that it requested, in rounds
+    that ran every arm.
     """
 
     name: str
@@ -75,20 +75,20 @@ class Setting:
 
     @property
     def wrong(self) -> NDArray[np.bool_]:
-        """Whether each arm was wrong, round by round."""
+        """Whether each arm is wrong in each round."""
         return self.outputs != self.labels[:, None]
 
     def revealed(self, arm: int) -> NDArray[np.float64]:
-        """What an arm revealed, any but the last."""
+        """Return the column that an arm, other than the last, reveals."""
         return self.contexts[:, self.sees[arm] - 1]
 
     def losses(self, stops: NDArray[np.int64]) -> NDArray[np.float64]:
-        """C_stop + 1{the answer of the arm stopped at is wrong}, round by round."""
+        """Return C_stop + 1{the answer at the stop is wrong} of each round."""
         return self.cascade.cumulative[stops] + self.wrong[np.arange(self.n), stops]
 
 
 def setting(recorded: Recorded, level: float, order: int) -> Setting:
-    """Scale the prices so that the entire cascade costs ``level``, and put the rounds in order."""
+    """Scale the prices so that running all arms costs ``level``, and shuffle the rounds."""
     shuffled = np.random.default_rng([order, 1]).permutation(len(recorded.labels))
     costs = level * recorded.prices / recorded.prices.sum()
     return Setting(
@@ -105,7 +105,7 @@ def setting(recorded: Recorded, level: float, order: int) -> Setting:
 
 
 def names(folder: Path) -> tuple[str, ...]:
-    """Return the cascades in a folder."""
+    """Return the names of the cascades in a folder."""
     return tuple(_catalogue(folder))
 
 
@@ -116,7 +116,7 @@ def read(folder: Path, name: str) -> Recorded:
     try:
         arms, prices = tuple(about["arms"]), np.array(about["price"], dtype=np.float64)
     except KeyError as error:
-        raise ArenaError(f"arena.json says nothing about {error} of {name}.\n{SOURCES}") from error
+        raise ArenaError(f"arena.json has no {error} for {name}.\n{SOURCES}") from error
     columns = _columns(folder / f"{name}.parquet")
     try:
         confident = f"confidence.{arms[0]}" in columns
@@ -144,14 +144,14 @@ def _catalogue(folder: Path) -> dict[str, Any]:
     try:
         return json.loads((folder / "arena.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ArenaError(f"no arena.json can be read in {folder} ({error}).\n{SOURCES}") from error
+        raise ArenaError(f"{folder}/arena.json cannot be read ({error}).\n{SOURCES}") from error
 
 
 def _columns(path: Path) -> dict[str, NDArray[Any]]:
     try:
         import pyarrow.parquet as parquet
     except ImportError as error:
-        raise ArenaError("to read the data, install pyarrow: stopwise[paper] has it") from error
+        raise ArenaError("install pyarrow to read the data: pip install stopwise[paper]") from error
     try:
         table = parquet.read_table(path)
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""One row for each competitor, a dot for each setting, and the mean."""
+"""Picture of the scores: a row per competitor, a dot per setting, and the mean."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from benchmarks.arena.scores import Score
 from stopwise.reporting.drawing import MARKS, SERIES, FigureFiles, draw, legend_below, panels
 from stopwise.reporting.elements import Picture
 
-ALT = (
-    "Multiples of the best fixed depth's loss: one row for each competitor, a dot for each setting"
-)
+ALT = "Loss relative to the best fixed depth: one row for each competitor, a dot for each setting"
 TICKS = (0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 8.0)
 
 
-def drawn(scores: Sequence[Score], places: Sequence[tuple[str, float]]) -> FigureFiles:
-    """Draw the picture as SVG and PNG."""
+def draw_scores(scores: Sequence[Score], places: Sequence[tuple[str, float]]) -> FigureFiles:
+    """Return the picture as SVG and PNG."""
     return draw(Picture("arena", "The arena", ALT, lambda: _figure(scores, places)))
 
 
@@ -31,10 +29,10 @@ def _figure(scores: Sequence[Score], places: Sequence[tuple[str, float]]) -> Any
     for row, score in enumerate(scores):
         means = score.by_setting.mean(axis=1)
         for k, level in enumerate(levels):
-            here = means[at == k]
+            values = means[at == k]
             axes.plot(
-                here,
-                np.full(len(here), row + lanes[k]),
+                values,
+                np.full(len(values), row + lanes[k]),
                 color=SERIES[k % len(SERIES)],
                 marker=MARKS[k % len(MARKS)],
                 ls="",
@@ -51,16 +49,16 @@ def _figure(scores: Sequence[Score], places: Sequence[tuple[str, float]]) -> Any
     axes.set_xlim(low / 1.05, high * 1.05)
     axes.set_xticks([tick for tick in TICKS if low / 1.05 <= tick <= high * 1.05])
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_locator(_nowhere())
+    axes.xaxis.set_minor_locator(_no_ticks())
     axes.set_yticks(range(len(scores)), [score.player for score in scores])
     axes.set_ylim(len(scores) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("loss a round, as a multiple of the best fixed depth in hindsight")
+    axes.set_xlabel("loss per round, relative to the best fixed depth in hindsight")
     legend_below(figure)
     return figure
 
 
-def _nowhere() -> Any:
+def _no_ticks() -> Any:
     from matplotlib.ticker import NullLocator
 
     return NullLocator()

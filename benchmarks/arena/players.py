@@ -1,4 +1,4 @@
-"""The competitors. To add one, write a function and name it in `players`."""
+"""The competitors. To add one, write a function and list it in `players`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNLABELLED = (
     "uss-ucb",
     "uss-ts",
     "thompson",
-)  # policies that learn nothing from labels
+)  # policies that do not learn from labels
 LABELLED = ("uss-laplace", "uss-pd", "uss-pd-ridge")
 
 Stops = NDArray[np.int64]
@@ -28,9 +28,9 @@ Play = Callable[[Setting, int, int], Stops]
 
 @dataclass(frozen=True)
 class Player:
-    """Somebody who plays. ``play(setting, labels, seed)`` returns the arm each round stopped at.
+    """A competitor. ``play(setting, labels, seed)`` returns the stop of each round.
 
-    The stops include every round spent on learning, so nothing else needs to be charged.
+    The stops include the rounds for learning, so their cost is included.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Player:
 
 
 def players() -> list[Player]:
-    """Return everybody, in the order of the tables."""
+    """Return the competitors in the order of the tables."""
     return [
         *(Player(f"depth {depth}", _fixed(depth)) for depth in (1, 2, 3)),
         Player("always last", _last),
@@ -58,7 +58,7 @@ def players() -> list[Player]:
 
 
 def depths(setting: Setting) -> NDArray[np.float64]:
-    """Return the mean loss of every fixed depth, known when all rounds are over."""
+    """Return the mean loss of every fixed depth, in hindsight."""
     return setting.cascade.cumulative + setting.wrong.mean(axis=0)
 
 
@@ -82,12 +82,12 @@ def _random(setting: Setting, labels: int, seed: int) -> Stops:
 
 
 def _all_agree(setting: Setting, labels: int, seed: int) -> Stops:
-    """Run two arms; stop if they agree. If not, the arms so far never all agree: go to the last."""
+    """Run two arms and stop if they agree. Otherwise not all arms can agree, so run the last."""
     return np.where(setting.outputs[:, 0] == setting.outputs[:, 1], 1, setting.last)
 
 
 def _two_agree(setting: Setting, labels: int, seed: int) -> Stops:
-    """Stop at the first arm that says what an earlier one said."""
+    """Stop at the first arm that agrees with an earlier one."""
     stops = np.full(setting.n, setting.last)
     for arm in reversed(range(1, setting.last)):
         repeats = (setting.outputs[:, :arm] == setting.outputs[:, [arm]]).any(axis=1)
@@ -100,24 +100,24 @@ def _thresholds(setting: Setting, labels: int, seed: int) -> Stops:
 
 
 def _library(name: str) -> Play:
-    """A policy of the library by its name, given what it takes, all else by default."""
+    """Return a policy of the library with default parameters."""
 
     def play(setting: Setting, labels: int, seed: int) -> Stops:
-        offered = {
+        options = {
             "reveals": 1,
             "context_dim": setting.sees[0] - 1,
             "labels": labels,
             "seed": seed,
         }
         kind = policy_class(name)
-        policy = kind(setting.cascade, **{k: v for k, v in offered.items() if takes(kind, k)})
+        policy = kind(setting.cascade, **{k: v for k, v in options.items() if takes(kind, k)})
         return policy.run_recorded(_record(setting, labels))
 
     return play
 
 
 def _record(setting: Setting, labels: int) -> sw.RecordedRounds:
-    """All rounds for a policy of the library, with the answers to the labels it asks for."""
+    """Return all rounds as a record, with labels for the policies that request them."""
     i, j = np.triu_indices(setting.cascade.n_arms, 1)  # the order of `Cascade.pairs`
     return sw.RecordedRounds(
         setting.contexts,

@@ -1,4 +1,4 @@
-"""From losses to multiples of a fixed depth's loss, with 95 % intervals over the orders."""
+"""Losses relative to fixed depths, with 95 % intervals over the orders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stopwise.intervals import mean_interval
 
 
 class Mean(NamedTuple):
-    """A mean over orders and half the width of its interval; 0 for one order, or none differing."""
+    """A mean over orders and the half-width of its interval; 0 if the orders do not differ."""
 
     value: float
     half: float
@@ -31,20 +31,20 @@ class Mean(NamedTuple):
 
 @dataclass(frozen=True)
 class Score:
-    """One competitor, summed up. ``by_setting`` has shape (settings, orders)."""
+    """The scores of a competitor. ``by_setting`` has shape (settings, orders)."""
 
     player: str
-    by_setting: Floats  # multiples of the best fixed depth in hindsight
+    by_setting: Floats  # relative to the best fixed depth in hindsight
     of_best: Mean
     worst: Mean
     worst_at: tuple[str, float]
     of_last: Mean
-    better: int  # settings in which it loses less than the best fixed depth
+    better: int  # number of settings with less loss than the best fixed depth
     against: Mean | None  # mean difference to the reference, in the same settings and orders
 
     @property
     def varies(self) -> bool:
-        """Whether settings differ: if not, none is the worst."""
+        """Whether the settings differ, so that one is the worst."""
         return bool(np.ptp(self.by_setting) > 1e-9)
 
 
@@ -54,7 +54,7 @@ def settings(runs: Sequence[Run]) -> list[tuple[str, float]]:
 
 
 def score(runs: Sequence[Run], reference: str | None = None) -> list[Score]:
-    """Sum up every competitor, in the order of the runs. All must have played the same settings."""
+    """Return the scores in the order of the runs; all competitors need the same settings."""
     rows = {place: k for k, place in enumerate(settings(runs))}
     orders = {order: k for k, order in enumerate(sorted({run.order for run in runs}))}
     best: dict[str, Floats] = {}
@@ -66,7 +66,7 @@ def score(runs: Sequence[Run], reference: str | None = None) -> list[Score]:
             table.setdefault(run.player, empty)[at] = run.loss / other
     unfinished = [player for player, table in best.items() if np.isnan(table).any()]
     if unfinished:
-        raise ArenaError(f"not all settings were played by {', '.join(unfinished)}")
+        raise ArenaError(f"runs are missing for {', '.join(unfinished)}")
     return [_score(player, best, last, list(rows), reference) for player in best]
 
 

@@ -1,4 +1,4 @@
-"""The results in Markdown, and their place in a page of the documentation."""
+"""Results as Markdown tables, and their insertion into a page of the documentation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ END = "<!-- written by python -m benchmarks.arena: end -->"
 
 
 def summary(scores: Sequence[Score], reference: str | None) -> str:
-    """One row for each competitor."""
+    """Return a table with one row per competitor."""
     compared = any(score.against for score in scores)
     columns = [
         "competitor",
@@ -37,7 +37,7 @@ def summary(scores: Sequence[Score], reference: str | None) -> str:
 
 
 def by_cascade(scores: Sequence[Score], places: Sequence[tuple[str, float]]) -> str:
-    """One column for each cascade: multiples of the best fixed depth, mean over its levels."""
+    """Return a table of relative losses with one column per cascade, averaged over levels."""
     cascades = list(dict.fromkeys(name for name, _ in places))
     picked = {name: [k for k, place in enumerate(places) if place[0] == name] for name in cascades}
     rows = [
@@ -48,7 +48,7 @@ def by_cascade(scores: Sequence[Score], places: Sequence[tuple[str, float]]) -> 
 
 
 def by_setting(scores: Sequence[Score], places: Sequence[tuple[str, float]]) -> str:
-    """One row for each competitor and setting."""
+    """Return a table with one row per competitor and setting."""
     rows = [
         [score.player, cascade, f"{level:g}", str(over_orders(score.by_setting[k]))]
         for score in scores
@@ -57,12 +57,12 @@ def by_setting(scores: Sequence[Score], places: Sequence[tuple[str, float]]) -> 
     return _markdown(["competitor", "cascade", "level", "of the best fixed depth"], rows)
 
 
-def put(page: Path, text: str) -> None:
-    """Replace what is between the two markers of a page."""
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
+def update_page(page: Path, text: str) -> None:
+    """Replace the text between the two markers of a page."""
+    before, begin, remainder = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = remainder.partition(END)
     if not (begin and end):
-        raise ArenaError(f"{page} has no place for the tables: the lines {BEGIN} and {END}")
+        raise ArenaError(f"{page} needs the lines {BEGIN} and {END} around the tables")
     page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
 
 

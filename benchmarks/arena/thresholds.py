@@ -1,4 +1,4 @@
-"""The usual cascade: stop at the first arm that is confident enough, tuned on labelled rounds."""
+"""The standard cascade: stop at the first confident arm, with thresholds tuned on labels."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ DECILES = np.arange(0.1, 0.95, 0.1)
 
 
 def play(setting: Setting, labels: int) -> NDArray[np.int64]:
-    """Run the first rounds to the end, tune on their labels, then keep the thresholds."""
+    """Run every arm in the first rounds, tune on their labels, then keep the thresholds."""
     first = slice(0, labels)
     stops = np.full(setting.n, setting.last)
-    signs, thresholds = tuned(setting, first)
-    rest = slice(labels, None)
-    stops[rest] = _stops(_confidences(setting, rest), signs, thresholds)
+    signs, thresholds = tune(setting, first)
+    later = slice(labels, None)
+    stops[later] = _stops(_confidences(setting, later), signs, thresholds)
     return stops
 
 
-def tuned(setting: Setting, rows: slice) -> tuple[list[float], list[float]]:
-    """Coordinate descent over deciles, from always last, until no arm's threshold changes.
+def tune(setting: Setting, rows: slice) -> tuple[list[float], list[float]]:
+    """Tune the thresholds by coordinate descent over deciles, starting from always last.
 
-    Each arm's candidates are: stop never, stop always, and its deciles among these rounds; where
-    what it reveals is not a confidence, also the deciles of its negative.
+    The candidates of each arm are never, always, and the deciles of its values in these rounds; if
+    the values are not confidences, also the deciles of their negatives.
     """
     confidences = _confidences(setting, rows)
     cost = setting.cascade.cumulative + setting.wrong[rows]
-    everyone = np.arange(len(cost))
+    all_rows = np.arange(len(cost))
     signs, thresholds = [1.0] * setting.last, [np.inf] * setting.last
 
     def loss() -> float:
-        return float(cost[everyone, _stops(confidences, signs, thresholds)].mean())
+        return float(cost[all_rows, _stops(confidences, signs, thresholds)].mean())
 
     best, changed = loss(), True
     while changed:
@@ -43,13 +43,13 @@ def tuned(setting: Setting, rows: slice) -> tuple[list[float], list[float]]:
             for sign in (1.0,) if setting.confident else (1.0, -1.0):
                 deciles = np.quantile(sign * confidences[:, arm], DECILES)
                 for threshold in (np.inf, -np.inf, *deciles.tolist()):
-                    kept = signs[arm], thresholds[arm]
+                    previous = signs[arm], thresholds[arm]
                     signs[arm], thresholds[arm] = sign, threshold
-                    tried = loss()
-                    if tried < best - 1e-12:
-                        best, changed = tried, True
+                    candidate = loss()
+                    if candidate < best - 1e-12:
+                        best, changed = candidate, True
                     else:
-                        signs[arm], thresholds[arm] = kept
+                        signs[arm], thresholds[arm] = previous
     return signs, thresholds
 
 
@@ -60,5 +60,5 @@ def _confidences(setting: Setting, rows: slice) -> NDArray[np.float64]:
 def _stops(
     confidences: NDArray[np.float64], signs: Sequence[float], thresholds: Sequence[float]
 ) -> NDArray[np.int64]:
-    enough = confidences * np.array(signs) >= np.array(thresholds)
-    return np.where(enough.any(axis=1), enough.argmax(axis=1), len(thresholds))
+    confident = confidences * np.array(signs) >= np.array(thresholds)
+    return np.where(confident.any(axis=1), confident.argmax(axis=1), len(thresholds))

@@ -1,4 +1,4 @@
-"""The peers, one file each, and a way to load those that are installed."""
+"""The other libraries of the speed comparisons, one module each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MODULES = {
     "mabwiser_linucb": "MABWiser LinUCB",
     "sklearn_refit": "scikit-learn refits",
 }
-"""Module of a peer → what to call it when it is not there."""
+"""Module of a peer → its name if the library is not installed."""
 
 
 def load(module: str) -> type[Peer] | None:
-    """Return the peer of a module, or None if the library it measures is not installed."""
+    """Return the peer of a module, or None if its library is not installed."""
     try:
         peer: type[Peer] = import_module(f"benchmarks.peers.{module}").PEER
     except ImportError:

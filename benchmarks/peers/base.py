@@ -1,4 +1,4 @@
-"""What the benchmark asks of a peer: one decision and one lesson a round."""
+"""Base class of the other libraries: one decision and one update per round."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 
 
 class Peer(ABC):
-    """A learner that can be timed round by round from Python.
+    """A learner that is timed round by round from Python.
 
-    A peer does not solve Stopwise's problem. It is a bandit over depths that is *given* a reward,
-    minus the cost of the depth it chose, minus 1 if that arm's output differs from the deepest
-    arm's. What is compared is the price of deciding once and learning once.
+    A peer does not solve Stopwise's problem. It is a bandit over depths that *receives* a reward:
+    minus the cost of the chosen depth, minus 1 if that arm's output differs from the deepest arm's.
+    The comparison is of the cost of one decision and one update.
 
     Attributes
     ----------
     name
-        How tables call it.
+        Its name in tables.
     rounds
-        The most rounds it is asked to play; fewer for slow ones.
+        Maximum number of rounds; fewer for slow peers.
     every
-        1 if all its rounds are timed. Otherwise only each `every`-th is, the rest being played
-        with `skim`, and the price of a round is the mean of those timed.
+        1 if all rounds are timed. Otherwise only every `every`-th round is timed, and the others
+        run with `skim`.
     """
 
     name: ClassVar[str]
@@ -39,17 +39,17 @@ class Peer(ABC):
 
     @staticmethod
     def prepare(contexts: NDArray[np.float64]) -> Sequence[Any]:
-        """Turn contexts into the form this peer likes best. The clock does not run meanwhile."""
+        """Convert contexts to the form that is fastest for this peer; this is not timed."""
         return list(contexts)
 
     @abstractmethod
     def round(self, x: Any, outputs: Sequence[int]) -> int:
-        """Choose a depth for one prepared context, learn from what it earned, return the depth."""
+        """Choose a depth for a prepared context, learn from its reward, and return the depth."""
 
     def skim(self, x: Any, outputs: Sequence[int]) -> int:
-        """Play a round that is not timed, without the expensive parts."""
+        """Run a round that is not timed, without the expensive parts."""
         return self.round(x, outputs)
 
     def reward(self, arm: int, outputs: Sequence[int]) -> float:
-        """What stopping at `arm` earns."""
+        """Return the reward of stopping at `arm`."""
         return -self.cumulative[arm] - (outputs[arm] != outputs[-1])

@@ -1,4 +1,4 @@
-"""MABWiser's LinUCB."""
+"""LinUCB of MABWiser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.peers.base import Peer
 
 
 class MabwiserLinUCB(Peer):
-    """``LearningPolicy.LinUCB``, one ``predict`` and one ``partial_fit`` a round."""
+    """``LearningPolicy.LinUCB``, one ``predict`` and one ``partial_fit`` per round."""
 
     name = "MABWiser LinUCB"
     rounds = 1_000
@@ -27,7 +27,7 @@ class MabwiserLinUCB(Peer):
         return list(contexts[:, None, :])
 
     def round(self, x: NDArray[np.float64], outputs: Sequence[int]) -> int:
-        if not self.fitted:  # it cannot predict before it has been fitted
+        if not self.fitted:  # it must be fitted before it can predict
             self.mab.fit([0], [self.reward(0, outputs)], x)
             self.fitted = True
             return 0

@@ -1,4 +1,4 @@
-"""LinUCB in plain numpy: K inverses in one array, Sherman–Morrison updates, no refits."""
+"""LinUCB in plain numpy: K inverses in one array, Sherman–Morrison updates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.peers.base import Peer
 
 
 class NumpyLinUCB(Peer):
-    """Disjoint LinUCB, with A⁻¹ and θ of all arms stacked so that one product serves them all."""
+    """Disjoint LinUCB, with A⁻¹ and θ of all arms stacked so that one product computes all."""
 
     name = "numpy LinUCB, stacked"
     alpha = 1.0
@@ -29,7 +29,7 @@ class NumpyLinUCB(Peer):
         return arm
 
     def decide(self, x: NDArray[np.float64]) -> tuple[int, NDArray[np.float64], float, float]:
-        """The arm with the highest bound, and of it A⁻¹x, xᵀA⁻¹x and θᵀx, which learning needs."""
+        """Return the arm with the highest bound, and its A⁻¹x, xᵀA⁻¹x and θᵀx for the update."""
         directions = self.rows.dot(x).reshape(self.theta.shape)
         variances = directions.dot(x)
         means = self.theta.dot(x)
@@ -39,7 +39,7 @@ class NumpyLinUCB(Peer):
     def update(
         self, arm: int, direction: NDArray[np.float64], variance: float, surprise: float
     ) -> None:
-        """Sherman–Morrison: A⁻¹ −= uuᵀ/(1+xᵀu) and θ += u·(r − θᵀx)/(1+xᵀu), u = A⁻¹x."""
+        """Update A⁻¹ −= uuᵀ/(1+xᵀu) and θ += u·(r − θᵀx)/(1+xᵀu) with u = A⁻¹x."""
         scaled = direction * (1.0 / sqrt(1.0 + variance))
         self.inverse[arm] -= scaled[:, None] * scaled
         self.theta[arm] += direction * (surprise / (1.0 + variance))

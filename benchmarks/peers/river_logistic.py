@@ -12,7 +12,7 @@ from benchmarks.peers.base import Peer
 
 
 class RiverLogistic(Peer):
-    """One pair, one gradient step a round, no confidence: a floor, rather than a contestant."""
+    """One pair and one gradient step per round without a confidence: a lower bound of the cost."""
 
     name = "river LogisticRegression (1 pair)"
 

@@ -14,8 +14,8 @@ from benchmarks.peers.base import Peer
 class SklearnRefit(Peer):
     """USS-PD's rule with p̂ for p̃ (no confidence), each θ̂ by ``LogisticRegression.fit``.
 
-    Pairs up to the stop are refitted, in one round of a hundred, and only that one is timed. The
-    mean over those, the histories growing, estimates a round's cost if every one refitted.
+    Pairs up to the stop are refitted in one round of a hundred, and only these rounds are timed.
+    Their mean over growing histories estimates the cost of refitting in every round.
     """
 
     name = "scikit-learn refits"
@@ -37,17 +37,17 @@ class SklearnRefit(Peer):
     def round(self, x: NDArray[np.float64], outputs: Sequence[int]) -> int:
         stop = self.skim(x, outputs)
         for j in range(1, stop + 1):
-            seen = self.stops[: self.n] >= j
-            contexts, answers = self.contexts[: self.n][seen], self.outputs[: self.n][seen]
+            observed = self.stops[: self.n] >= j
+            contexts, answers = self.contexts[: self.n][observed], self.outputs[: self.n][observed]
             for i in range(j):
                 disagreed = answers[:, i] != answers[:, j]
-                if disagreed.any() and not disagreed.all():  # fit refuses a single class
+                if disagreed.any() and not disagreed.all():  # fit rejects a single class
                     self.theta[i, j] = self.model.fit(contexts, disagreed).coef_[0]
         return stop
 
     def skim(self, x: NDArray[np.float64], outputs: Sequence[int]) -> int:
-        chances = 1.0 / (1.0 + np.exp(-(self.theta @ x)))
-        clear = np.triu(self.gaps <= chances, 1).sum(axis=1) == 0
+        probabilities = 1.0 / (1.0 + np.exp(-(self.theta @ x)))
+        clear = np.triu(self.gaps <= probabilities, 1).sum(axis=1) == 0
         stop = self.n_arms - 1 if self.n < self.forced_rounds else int(clear.argmax())
         self.contexts[self.n], self.outputs[self.n], self.stops[self.n] = x, outputs, stop
         self.n += 1

@@ -1,4 +1,4 @@
-"""Vowpal Wabbit through its Python API, fed with text."""
+"""Vowpal Wabbit through its Python API, with text input."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from benchmarks.peers.base import Peer
 class Vowpal(Peer):
     """``--cb_explore K``, the cheapest of its bandits; ``_adf`` takes four times as long.
 
-    Text is written before the clock starts. Parsing it twice, to predict and to learn, is part of
-    the price: setting the label on the example just predicted would save a quarter of it, but in a
-    trial (9.11) the learner then stayed at chance. So it did with features called 0, 1, …; called
-    x0, x1, … and parsed twice, it learned.
+    The text is written before the clock starts. Parsing it twice, to predict and to learn, counts.
+    Setting the label on the predicted example would save a quarter of the time, but in a trial with
+    version 9.11 it then did not learn. Nor did it with features named 0, 1, … instead of x0, x1, ….
     """
 
     name = "Vowpal Wabbit --cb_explore"
@@ -36,14 +35,14 @@ class Vowpal(Peer):
         ]
 
     def round(self, x: str, outputs: Sequence[int]) -> int:
-        chances = self.workspace.predict(x)
-        left = self.random.random()
+        probabilities = self.workspace.predict(x)
+        remaining = self.random.random()
         arm = 0
-        while arm < self.n_arms - 1 and left > chances[arm]:
-            left -= chances[arm]
+        while arm < self.n_arms - 1 and remaining > probabilities[arm]:
+            remaining -= probabilities[arm]
             arm += 1
         cost = -self.reward(arm, outputs)
-        self.workspace.learn(f"{arm + 1}:{cost}:{chances[arm]} {x}")
+        self.workspace.learn(f"{arm + 1}:{cost}:{probabilities[arm]} {x}")
         return arm
 
 
