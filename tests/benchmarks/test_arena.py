@@ -151,7 +151,8 @@ def test_thresholds_separate_right_from_wrong_answers(setting, confident, sign):
     later = slice(ROWS // 2, None)
     # The decile of half of the rounds may misplace a few cases near 0.6.
     clear = np.abs(confidence[later] - 0.6) > 0.1
-    np.testing.assert_array_equal(stops[later][clear], np.where(confidence[later] > 0.6, 0, 2)[clear])
+    expected = np.where(confidence[later] > 0.6, 0, 2)
+    np.testing.assert_array_equal(stops[later][clear], expected[clear])
 
 
 def test_scores_equal_a_calculation_by_hand():
