@@ -37,16 +37,25 @@ GOOD: dict[str, Any] = {
     "/v1/cascades/none/retire": {},
 }
 # Unusual or invalid JSON values.
-WORDS = r"""
+UNUSUAL = r"""
 null true 0 -1 -0.0 2.5 1e308 -1e-320 2147483648 9007199254740993 1e400 -1e400 01 'x' NaN -Infinity
 undefined [] {} [[]] [null] {"":null} "" "ill" "uss-ts" "per_pair" "\u0000" "\ud800" "\udc00\ud800"
 {"kind":"polynomial","degree":3}
 """
 ODD = [
-    *WORDS.split(),
-    *(str(2**63), str(2**64), str(10**30), "1" + "0" * 400, "1" + "0" * 6000, ""),
-    *('"' + "é" * 50 + '"', '"' + "x" * 5000 + '"', json.dumps([0.1] * 1000)),
-    *("[" * 40 + "]" * 40, "[" * 2000 + "]" * 2000, '{"a":' * 600 + "1" + "}" * 600),
+    *UNUSUAL.split(),
+    str(2**63),
+    str(2**64),
+    str(10**30),
+    "1" + "0" * 400,
+    "1" + "0" * 6000,
+    "",
+    '"' + "é" * 50 + '"',
+    '"' + "x" * 5000 + '"',
+    json.dumps([0.1] * 1000),
+    "[" * 40 + "]" * 40,
+    "[" * 2000 + "]" * 2000,
+    '{"a":' * 600 + "1" + "}" * 600,
 ]
 PIECES = (b'"', b"\\", b"{", b"[", b"]", b",", b"\xff", b"\0", b"9" * 30, b"e99")
 
