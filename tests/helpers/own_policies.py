@@ -47,7 +47,7 @@ class Averaging(sw.Policy):
         self.features = sw.bind(features or sw.Identity(), context_dim, cascade.n_arms)
         self.explore, self.labels, self.seed = explore, labels, seed
         n_arms = cascade.n_arms
-        self._rounds = self._stop_requested = 0
+        self._rounds = self._asked = 0
         self._ran = np.ones((n_arms, n_arms))
         self._differed = np.ones((n_arms, n_arms))
         self._gained = np.ones((n_arms, n_arms, 2))
@@ -71,9 +71,9 @@ class Averaging(sw.Policy):
         self._ran[:n, :n] += 1
         self._differed[:n, :n] += np.triu(observation.differ, 1)
         self._rounds += 1
-        if self._stop_requested >= self.labels or not np.triu(observation.differ, 1).any():
+        if self._asked >= self.labels or not np.triu(observation.differ, 1).any():
             return None
-        self._stop_requested += 1
+        self._asked += 1
         return sw.LabelRequest(probability=1.0, explored=1.0, round=self._rounds - 1)
 
     def learn_label(self, label: sw.Label) -> None:
@@ -84,7 +84,7 @@ class Averaging(sw.Policy):
         self._gained[:n, :n, 0] += differ & right[None, :]
 
     def state(self) -> dict[str, NDArray[Any]]:
-        counts = np.array([self._rounds, self._stop_requested])
+        counts = np.array([self._rounds, self._asked])
         arrays = {"ran": self._ran, "differed": self._differed, "gained": self._gained}
         return {"counts": counts, **{name: array.copy() for name, array in arrays.items()}}
 
@@ -92,7 +92,7 @@ class Averaging(sw.Policy):
         rounds, asked = state["counts"].tolist()
         arrays = [state[name].copy() for name in ("ran", "differed", "gained")]
         self._ran, self._differed, self._gained = arrays
-        self._rounds, self._stop_requested = rounds, asked
+        self._rounds, self._asked = rounds, asked
 
 
 class Cautious(sw.Policy):
