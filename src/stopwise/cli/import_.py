@@ -20,7 +20,7 @@ CASE = "The attribute (OpenTelemetry) or metadata field (LiteLLM) that the calls
 
 def import_(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE…", help=FILES, exists=True, dir_okay=False)
+        list[Path], typer.Argument(metavar="FILE", help=FILES, exists=True, dir_okay=False)
     ],
     out: Annotated[Path, typer.Option(metavar="LOG", help="The log: .csv, .jsonl or .parquet.")],
     arms: Annotated[
@@ -52,7 +52,7 @@ def import_(
     from stopwise.reporting.wording import number, plural
 
     if out.exists() and (not overwrite or any(out.samefile(file) for file in files)):
-        advice = "choose another file, or pass --overwrite (an input file is never replaced)"
+        advice = "choose another file, or pass --overwrite (input files are never replaced)"
         raise typer.BadParameter(f"{out} exists; {advice}", param_hint="--out")
     if not (folder := out.parent).is_dir():
         raise typer.BadParameter(f"folder {folder} does not exist", param_hint="--out")

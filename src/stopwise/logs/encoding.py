@@ -64,7 +64,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
                     f"the first {SAMPLE_ROWS:,}); fill the cell, or move such a row to the top to "
                     "replace empty cells by the mean"
                 )
-            raise ValueError(f"{problem}; or leave out such rows")
+            raise ValueError(f"{problem}; or drop such rows")
         value -= _parse(self.first)[1] if self.kind == "date" else 0.0
         return [value, 0.0][: len(self.coordinates)]
 

@@ -209,12 +209,12 @@ def _text(value: Any) -> str:
     """Return the text of a message in any of the three formats."""
     if isinstance(value, list):
         return "\n".join(filter(None, map(_text, cast("list[Any]", value))))
-    part = _dict(value)
-    tool = _dict(part.get("function", part))
+    item = _dict(value)
+    tool = _dict(item.get("function", item))
     if "name" in tool and "arguments" in tool:
         return canonical_json([tool["name"], _decoded(tool["arguments"])]).decode()
-    if part and part.get("type") != "reasoning":
-        return _text([part.get(key) for key in TEXT_FIELDS])
+    if item and item.get("type") != "reasoning":
+        return _text([item.get(key) for key in TEXT_FIELDS])
     return value if isinstance(value, str) else ""
 
 

@@ -321,12 +321,11 @@ def resolve_columns(names: Sequence[str], columns: Columns, file: str) -> Layout
             f"{file}: {', '.join(leaks)}, which is not available before the first arm; leave it "
             "out of the context"
         )
+    initial_names = tuple(name.removeprefix(CONTEXT) for name in base)
+    revealed_names = tuple(name.removeprefix(REVEALED) for name in chain(*revealed))
     return Layout(
         arms=arms,
-        context=(
-            *(name.removeprefix(CONTEXT) for name in base),
-            *(name.removeprefix(REVEALED) for name in chain(*revealed)),
-        ),
+        context=initial_names + revealed_names,
         base=base,
         revealed=revealed,
         outputs=outputs,

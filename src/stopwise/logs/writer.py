@@ -307,20 +307,20 @@ def log_fields(
     """Return the columns of a log of these arms; raises if names are invalid or ambiguous."""
     _check_names(arms, context, revealed)
     revealed_names = [(arm, name) for arm in arms for name in revealed.get(arm, ())]
-    fields = [
-        Field("id", ("id",), "text"),
-        Field("time", ("time",), "time"),
-        *(Field(CONTEXT + name, ("context", name), "number") for name in context),
-        *(
-            Field(f"{REVEALED}{arm}.{name}", ("revealed", arm, name), "number")
-            for arm, name in revealed_names
-        ),
-        *(Field(OUTPUT + arm, ("outputs", arm), "answer") for arm in arms),
-        *(Field(name, (name,), "text") for name in ("stop", "rule_stop", "failed", "error")),
-        *([Field("label", ("label",), "answer")] if labels else []),
-        *(Field(RIGHT + arm, ("right", arm), "bool") for arm in arms if right),
-        *(Field(COST + arm, ("costs", arm), "number") for arm in arms if costs),
+    fields = [Field("id", ("id",), "text"), Field("time", ("time",), "time")]
+    fields += [Field(CONTEXT + name, ("context", name), "number") for name in context]
+    fields += [
+        Field(f"{REVEALED}{arm}.{name}", ("revealed", arm, name), "number")
+        for arm, name in revealed_names
     ]
+    fields += [Field(OUTPUT + arm, ("outputs", arm), "answer") for arm in arms]
+    fields += [Field(name, (name,), "text") for name in ("stop", "rule_stop", "failed", "error")]
+    if labels:
+        fields.append(Field("label", ("label",), "answer"))
+    if right:
+        fields += [Field(RIGHT + arm, ("right", arm), "bool") for arm in arms]
+    if costs:
+        fields += [Field(COST + arm, ("costs", arm), "number") for arm in arms]
     # Columns must be read back in the same roles; dots in names can make them ambiguous.
     names = [field.name for field in fields]
     try:

@@ -168,10 +168,16 @@ class CsvWriter(LineWriter):
     def _encode(self, row: Row) -> bytes:
         cells = list(zip(self._fields, row, strict=True))
         answers = [v for field, v in cells if field.holds == "answer" and v is not None]
-        kind = "" if not answers else "text" if isinstance(answers[0], str) else "number"
-        if kind == "number" and all(isinstance(answer, bool) for answer in answers):
+        if not answers:
+            kind = ""
+        elif isinstance(answers[0], str):
+            kind = "text"
+        elif all(isinstance(answer, bool) for answer in answers):
             kind = "bool"
-        return csv_line([*(self._cell(field, value, kind) for field, value in cells), kind])
+        else:
+            kind = "number"
+        texts = [self._cell(field, value, kind) for field, value in cells]
+        return csv_line([*texts, kind])
 
     def _cell(self, field: Field, value: Any, kind: str) -> str:
         if value is None:

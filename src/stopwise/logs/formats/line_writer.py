@@ -32,7 +32,8 @@ class LineWriter(ABC):
     def __init__(self, path: Path, fields: Sequence[Field], *, append: bool) -> None:
         self._path = path
         self._fields = fields
-        self._names = names = [*(field.name for field in fields), *self._extra_columns]
+        names = [field.name for field in fields] + list(self._extra_columns)
+        self._names = names
         continued = append and path.exists() and path.stat().st_size > 0
         if continued and (existing := self._existing_names()) != names:
             raise InvalidLogError(

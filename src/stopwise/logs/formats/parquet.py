@@ -119,17 +119,17 @@ class ParquetWriter:
     def close(self) -> None:
         """Convert the rows and move the file into place; on an error, keep the JSON lines."""
         self._lines.close()
-        part = self._rows.with_suffix(".part")
+        temporary = self._rows.with_suffix(".part")
         try:
-            self._convert(part)
-            put_in_place(part, self._path)
+            self._convert(temporary)
+            put_in_place(temporary, self._path)
         except BaseException as error:
-            part.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             error.add_note(f"{self._path.name} was not written; its rounds are in {self._rows}")
             raise
         self._rows.unlink()
 
-    def _convert(self, part: Path) -> None:
+    def _convert(self, path: Path) -> None:
         pa, pq = arrow(), arrow("pyarrow.parquet")
         # The narrowest type of all answers; bools among numbers become 0 and 1.
         answer, number = pa.null(), None
@@ -141,7 +141,7 @@ class ParquetWriter:
         types["time"] = pa.timestamp("us", tz="UTC")
         schema = pa.schema([(field.name, types[field.holds]) for field in self._fields])
         decoder = msgspec.json.Decoder()
-        with self._rows.open("rb") as lines, pq.ParquetWriter(part, schema) as file:
+        with self._rows.open("rb") as lines, pq.ParquetWriter(path, schema) as file:
             while rows := list(map(decoder.decode, islice(lines, GROUP_ROWS))):
                 columns: list[Any] = []
                 for field, column in zip(self._fields, schema, strict=True):
