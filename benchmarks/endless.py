@@ -55,5 +55,5 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
         f"{end / full:.2f}."
     )
     headings = ["rounds", "µs per round", "rows stored", "policy MB", "peak MB", "mean stop"]
-    shown = rows if quick else rows[:25:5] + rows[49::50]
-    return table(f"{POLICY}, half-life {HALF_LIFE:,}", headings, shown, note), {"rows": rows}
+    displayed = rows if quick else rows[:25:5] + rows[49::50]
+    return table(f"{POLICY}, half-life {HALF_LIFE:,}", headings, displayed, note), {"rows": rows}

@@ -83,13 +83,16 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
     ratios = {
         name: [a / b for a, b in zip(micros, unit, strict=True)] for name, micros in by_name.items()
     }
-    shown = [*rows, *([f"{name} / LinUCB", *ratio, None, None] for name, ratio in ratios.items())]
+    table_rows = [
+        *rows,
+        *([f"{name} / LinUCB", *ratio, None, None] for name, ratio in ratios.items()),
+    ]
     title = f"Growth to {workload.n_rounds:,} rounds, K = {N_ARMS}, d' = {N_FEATURES}"
     # Only the first run allocates from the system; later ones reuse its memory.
     note = NOTE
     if resident[0] is not None:
         note += f"\nThe process grew by {resident[0]:.0f} bytes per round for each Stopwise policy."
-    return table(title, columns, shown, note), {
+    return table(title, columns, table_rows, note), {
         "n_arms": N_ARMS,
         "n_features": N_FEATURES,
         "rows": [dict(zip(["name", *columns[1:]], row, strict=True)) for row in rows],

@@ -181,7 +181,7 @@ def _measure(port: int, seconds: float, repeats: int) -> tuple[str, dict[str, An
         f"{result['share_of_empty_raw']:.0%} of the raw one. One connection: p50 "
         f"{result['p50_ms_alone']:.2f} ms, {result['p50_over_empty_alone']:.1f} times the empty "
         "JSON route. "
-        f"Batches: {result['batch_over_single']:.1f} times as many rounds a second."
+        f"Batches: {result['batch_over_single']:.1f} times as many rounds per second."
     )
     return table("The service on one core", head, lines, f"{summary}\n{NOTE}"), result
 

@@ -79,8 +79,8 @@ def measure(store: str, replicas: int, seconds: float, *, everything: bool) -> d
         for cascade in CASCADES:
             post(ports[0], "/v1/cascades", spec | {"name": cascade})
         places = [(cascade, ports[k % replicas]) for k, cascade in enumerate(CASCADES)]
-        asked = [(c, p) for c in CASCADES for p in ports] if everything else places
-        for cascade, port in asked:
+        warmed_up = [(c, p) for c in CASCADES for p in ports] if everything else places
+        for cascade, port in warmed_up:
             post(port, f"/v1/cascades/{cascade}/rounds:batch", {"contexts": contexts(BATCH)})
         before = sum(map(cpu, pids))
         with ProcessPoolExecutor(len(places)) as pool:

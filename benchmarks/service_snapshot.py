@@ -32,7 +32,7 @@ from stopwise.service.settings import Settings
 
 SIZES = (1_000_000, 10_000_000)
 CHUNK = 500_000
-RATE = 200.0  # requests a second
+RATE = 200.0  # requests per second
 EVERY = 2_000  # events between snapshots
 CONNECTIONS = 16
 NOTE = f"""\

@@ -60,8 +60,8 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
         first = _first_rounds(FIRST_FEATURES[:-1] if quick else FIRST_FEATURES)
         columns = ["features", "CPU seconds", "ms per round"]
         title = f"The first {FIRST_ROUNDS} rounds, K = {N_ARMS}"
-        shown = [(str(d), spent, spent / FIRST_ROUNDS * 1e3) for d, spent in first.items()]
-        text += "\n" + table(title, columns, shown, FIRST_NOTE)
+        table_rows = [(str(d), spent, spent / FIRST_ROUNDS * 1e3) for d, spent in first.items()]
+        text += "\n" + table(title, columns, table_rows, FIRST_NOTE)
         result["first_rounds"] = {"rounds": FIRST_ROUNDS, "seconds": first}
     return text, result
 
