@@ -234,16 +234,15 @@ def test_spans_are_imported(stopwise: Run, tmp_path: Path, make: Any) -> None:
     )
     records = [export(spans[at : at + 7]) for at in range(0, len(spans), 7)]
     write_lines(tmp_path / "spans.jsonl", [*reversed(records), export([*other_operations])])
-    words = ("import", "spans.jsonl", "--arms", "small,large", "--out", "calls.csv")
-    done = stopwise(*words)
-    log = check(tmp_path / "calls.csv", done)
-    assert f"{N} cases, 2 arms, {2 * N} answers." in done.stdout
-    assert "Skipped" not in done.stdout
+    process = stopwise("import", "spans.jsonl", "--arms", "small,large", "--out", "calls.csv")
+    log = check(tmp_path / "calls.csv", process)
+    assert f"{N} cases, 2 arms, {2 * N} answers." in process.stdout
+    assert "Skipped" not in process.stdout
     if make is span_with_attributes:
         [chunk] = log.chunks()
         assert chunk.rounds.contexts[:4, 2].tolist() == [0, 1, 0, 1]
         assert chunk.rounds.contexts[3, 0] == pytest.approx(np.log1p(len("Sort.\n" + prompt(3))))
-        [command] = [line for line in done.stdout.splitlines() if line.startswith("Next: ")]
+        [command] = [line for line in process.stdout.splitlines() if line.startswith("Next: ")]
         diagnosed = stopwise(*shlex.split(command)[2:])
         assert diagnosed.returncode == 0, diagnosed.stderr
         assert (tmp_path / "calls-diagnosis" / "report.html").is_file()
@@ -259,14 +258,14 @@ def test_spend_logs_are_imported(stopwise: Run, tmp_path: Path, suffix: str) -> 
             table = csv.DictWriter(file, list(rows[0]))
             table.writeheader()
             table.writerows(rows)
-    done = stopwise("import", f"spend.{suffix}", "--out", "calls.jsonl")
-    check(tmp_path / "calls.jsonl", done)  # ordered by cost
+    process = stopwise("import", f"spend.{suffix}", "--out", "calls.jsonl")
+    check(tmp_path / "calls.jsonl", process)  # ordered by cost
     first = json.loads((tmp_path / "calls.jsonl").read_text().splitlines()[0])
     assert first["costs"] == SPEND
     assert first["time"].startswith("2026-09-01T10:00:00.25")
     assert first["id"] == "session-0"
-    assert "small: 120 answers, missing in 0 cases; 0.0001 per call" in done.stdout
-    [command] = [line for line in done.stdout.splitlines() if line.startswith("Next: ")]
+    assert "small: 120 answers, missing in 0 cases; 0.0001 per call" in process.stdout
+    [command] = [line for line in process.stdout.splitlines() if line.startswith("Next: ")]
     assert "--prices 0.0001,0.002 --error-cost 1" in command
     if suffix == "jsonl":
         replayed = stopwise("replay", *shlex.split(command)[3:], "--policy", "uss-laplace")
@@ -276,12 +275,12 @@ def test_spend_logs_are_imported(stopwise: Run, tmp_path: Path, suffix: str) -> 
 def test_case_links_calls_by_a_metadata_field(stopwise: Run, tmp_path: Path) -> None:
     rows = [row | {"session_id": row["request_id"]} for row in both(spend_row)]
     write_lines(tmp_path / "spend.jsonl", rows)
-    done = stopwise("import", "spend.jsonl", "--out", "calls.csv")
-    assert done.returncode == 2
-    assert "none of 240 cases has answers of both small and large" in flat(done.stderr)
+    process = stopwise("import", "spend.jsonl", "--out", "calls.csv")
+    assert process.returncode == 2
+    assert "none of 240 cases has answers of both small and large" in flat(process.stderr)
     assert not (tmp_path / "calls.csv").exists()
-    done = stopwise("import", "spend.jsonl", "--case", "ticket", "--out", "calls.csv")
-    check(tmp_path / "calls.csv", done)
+    process = stopwise("import", "spend.jsonl", "--case", "ticket", "--out", "calls.csv")
+    check(tmp_path / "calls.csv", process)
 
 
 def test_batch_files_are_imported(stopwise: Run, tmp_path: Path) -> None:
@@ -289,12 +288,12 @@ def test_batch_files_are_imported(stopwise: Run, tmp_path: Path) -> None:
     for model in SPEND:
         outputs = [batch_output(case, model) for case in reversed(range(N))]
         write_lines(tmp_path / f"{model}.jsonl", outputs)
-    words = ("small.jsonl", "input.jsonl", "large.jsonl")
-    done = stopwise("import", *words, "--arms", "small,large", "--out", "calls.parquet")
-    [chunk] = check(tmp_path / "calls.parquet", done).chunks()
+    files = ("small.jsonl", "input.jsonl", "large.jsonl")
+    process = stopwise("import", *files, "--arms", "small,large", "--out", "calls.parquet")
+    [chunk] = check(tmp_path / "calls.parquet", process).chunks()
     assert chunk.rounds.contexts[9, 0] == pytest.approx(np.log1p(len(prompt(9))))
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
-    without = stopwise("import", *words[::2], "--arms", "small,large", "--out", "b.csv")
+    without = stopwise("import", *files[::2], "--arms", "small,large", "--out", "b.csv")
     [chunk] = check(tmp_path / "b.csv", without).chunks()
     assert chunk.rounds.contexts[9, 0] == pytest.approx(np.log1p(4 * 50))  # from its tokens
 
@@ -307,9 +306,9 @@ def test_unusable_records_are_counted_with_examples(stopwise: Run, tmp_path: Pat
     path = write_lines(tmp_path / "spend.jsonl", [*rows, {"hello": 1}, [1], 7])
     with path.open("a") as file:
         file.write('{"cut of')
-    done = stopwise("import", "spend.jsonl", "--out", "calls.csv")
-    assert done.returncode == 0, done.stderr
-    text = done.stdout
+    process = stopwise("import", "spend.jsonl", "--out", "calls.csv")
+    assert process.returncode == 0, process.stderr
+    text = process.stdout
     assert "small: 119 answers, missing in 1 case;" in text
     assert "large: 119 answers, missing in 1 case;" in text
     assert "Dropped: 1 case without an answer of the first arm." in text
@@ -325,19 +324,19 @@ def test_unusable_records_are_counted_with_examples(stopwise: Run, tmp_path: Pat
 def test_blank_lines_are_skipped(stopwise: Run, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "spend.jsonl", both(spend_row))
     path.write_text("\n" + path.read_text().replace("\n", "\r\n \n") + "\n\n")
-    done = stopwise("import", "spend.jsonl", "--out", "calls.csv")
-    check(tmp_path / "calls.csv", done)
-    assert "Skipped" not in done.stdout
+    process = stopwise("import", "spend.jsonl", "--out", "calls.csv")
+    check(tmp_path / "calls.csv", process)
+    assert "Skipped" not in process.stdout
 
 
 @pytest.mark.parametrize("text", ["", " \n\n", "\ufeff", "\ufeff[\n  {}\n]\n"])
 def test_empty_files_and_json_arrays_are_rejected(stopwise: Run, tmp_path: Path, text: str) -> None:
     write_lines(tmp_path / "spend.jsonl", both(spend_row))
     (tmp_path / "more.jsonl").write_text(text, encoding="utf-8")
-    done = stopwise("import", "spend.jsonl", "more.jsonl", "--out", "calls.csv")
-    assert done.returncode == 2
+    process = stopwise("import", "spend.jsonl", "more.jsonl", "--out", "calls.csv")
+    assert process.returncode == 2
     expected = "must have one JSON object per line" if "[" in text else "is empty"
-    assert f"more.jsonl {expected}" in flat(done.stderr)
+    assert f"more.jsonl {expected}" in flat(process.stderr)
     assert not (tmp_path / "calls.csv").exists()
 
 
@@ -348,16 +347,16 @@ def test_failed_requests_of_a_batch_have_no_answer(stopwise: Run, tmp_path: Path
     body = {"error": {"message": "Unknown field", "type": "invalid_request_error"}}
     outputs[2]["response"] = {"status_code": 400, "request_id": "b", "body": body}
     write_lines(tmp_path / "out.jsonl", outputs)
-    done = stopwise("import", "out.jsonl", "--arms", "small,large", "--out", "calls.csv")
-    assert done.returncode == 0, done.stderr
-    assert "Skipped: 2 × has no answer" in done.stdout
-    assert "out.jsonl, line 2 has no answer" in done.stdout
-    assert "out.jsonl, line 3 has no answer" in done.stdout
-    assert "large: 119 answers, missing in 1 case" in done.stdout
+    process = stopwise("import", "out.jsonl", "--arms", "small,large", "--out", "calls.csv")
+    assert process.returncode == 0, process.stderr
+    assert "Skipped: 2 × has no answer" in process.stdout
+    assert "out.jsonl, line 2 has no answer" in process.stdout
+    assert "out.jsonl, line 3 has no answer" in process.stdout
+    assert "large: 119 answers, missing in 1 case" in process.stdout
 
 
 @pytest.mark.parametrize(
-    ("records", "words", "message"),
+    ("records", "options", "message"),
     [
         ([], (), "in.jsonl is empty"),
         ([both(spend_row, 1)], (), "in.jsonl must have one JSON object per line"),
@@ -377,13 +376,13 @@ def test_failed_requests_of_a_batch_have_no_answer(stopwise: Run, tmp_path: Path
     ],
 )
 def test_invalid_files_and_options_are_rejected(
-    stopwise: Run, tmp_path: Path, records: list[Any], words: tuple[str, ...], message: str
+    stopwise: Run, tmp_path: Path, records: list[Any], options: tuple[str, ...], message: str
 ) -> None:
     write_lines(tmp_path / "in.jsonl", records)
-    done = stopwise("import", "in.jsonl", "--out", "calls.csv", *words)
-    assert done.returncode == 2
-    assert message in flat(done.stderr)
-    assert "Traceback" not in done.stderr
+    process = stopwise("import", "in.jsonl", "--out", "calls.csv", *options)
+    assert process.returncode == 2
+    assert message in flat(process.stderr)
+    assert "Traceback" not in process.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
@@ -391,14 +390,14 @@ def test_files_are_replaced_only_with_overwrite(stopwise: Run, tmp_path: Path) -
     path = write_lines(tmp_path / "spend.jsonl", both(spend_row))
     before = path.read_bytes()
     (tmp_path / "calls.csv").write_text("mine")
-    done = stopwise("import", "spend.jsonl", "--out", "calls.csv")
-    assert done.returncode == 2
+    process = stopwise("import", "spend.jsonl", "--out", "calls.csv")
+    assert process.returncode == 2
     assert (tmp_path / "calls.csv").read_text() == "mine"
-    done = stopwise("import", "spend.jsonl", "--out", "spend.jsonl", "--overwrite")
-    assert done.returncode == 2
+    process = stopwise("import", "spend.jsonl", "--out", "spend.jsonl", "--overwrite")
+    assert process.returncode == 2
     assert path.read_bytes() == before
-    done = stopwise("import", "spend.jsonl", "--out", "calls.csv", "--overwrite")
-    check(tmp_path / "calls.csv", done)
+    process = stopwise("import", "spend.jsonl", "--out", "calls.csv", "--overwrite")
+    check(tmp_path / "calls.csv", process)
     assert stopwise("import", "none.jsonl", "--out", "new.csv").returncode == 2
 
 
@@ -425,11 +424,11 @@ def test_answers_are_compared_in_the_chosen_form(
     for row, text in zip(rows, (first, second), strict=True):
         row["response"] = {"choices": [{"message": {"role": "assistant", "content": text}}]}
     write_lines(tmp_path / "in.jsonl", rows)
-    done = stopwise("import", "in.jsonl", "--compare", compare, "--out", "calls.csv")
-    assert done.returncode == 0, done.stderr
+    process = stopwise("import", "in.jsonl", "--compare", compare, "--out", "calls.csv")
+    assert process.returncode == 0, process.stderr
     [chunk] = sw.Log(tmp_path / "calls.csv").chunks()
     assert chunk.rounds.differ.tolist() == [[differ]]
-    assert ("compared as text" in done.stdout) == ("sorry" in first or "or billing" in first)
+    assert ("compared as text" in process.stdout) == ("sorry" in first or "or billing" in first)
 
 
 def test_tool_calls_and_responses_are_compared_as_answers(stopwise: Run, tmp_path: Path) -> None:

@@ -109,15 +109,15 @@ def _answered(outputs: list[Ints], layout: Layout, problems: Problems) -> Ints:
     answered = np.zeros(len(outputs[0]), dtype=np.int64)
     for i, codes in enumerate(outputs):
         has_output = codes >= 0
-        hole = has_output & (answered < i)
-        for row in np.flatnonzero(hole)[:MAX_LISTED].tolist():
+        gap = has_output & (answered < i)
+        for row in np.flatnonzero(gap)[:MAX_LISTED].tolist():
             problems.at(
                 row,
                 layout.outputs[int(answered[row])],
                 f"is empty, but {layout.outputs[i]!r}, a later arm, is not; an arm runs only "
                 "after all earlier ones",
             )
-        answered[has_output & ~hole] = i + 1
+        answered[has_output & ~gap] = i + 1
     return answered
 
 

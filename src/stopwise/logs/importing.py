@@ -105,17 +105,17 @@ def import_calls(
             except (TypeError, ValueError, AttributeError, LookupError, sqlite3.Error):
                 summary.skip(source, "is not a record of OpenTelemetry, LiteLLM or an OpenAI batch")
         arm_of_model = _arm_of_model(calls, arms, summary)
-        new = out.with_name(f".{os.getpid()}-{out.name}")
+        temporary = out.with_name(f".{os.getpid()}-{out.name}")
         try:
-            _write(calls, new, arm_of_model, form, summary)
-            put_in_place(new, out)
+            _write(calls, temporary, arm_of_model, form, summary)
+            put_in_place(temporary, out)
         finally:
-            new.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     return summary
 
 
 def calls_of(record: Any, case: str | None = None) -> list[Json]:
-    """Return the calls in a record, as far as it has them with the fields `CALL_FIELDS`.
+    """Return the calls in a record, each with the `CALL_FIELDS` that the record has.
 
     Examples
     --------
