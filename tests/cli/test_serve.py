@@ -98,16 +98,16 @@ def test_a_request_that_does_not_end_gets_503(tmp_path: Path) -> None:
     with process(tmp_path, "--stop-timeout", "0.5") as running:
         running.wait_until_ready()
         place = httpx.URL(running.url)
-        line = socket.create_connection((place.host, place.port or 0), timeout=TIMEOUT)
-        line.sendall(
+        connection = socket.create_connection((place.host, place.port or 0), timeout=TIMEOUT)
+        connection.sendall(
             b"POST /v1/cascades/triage/rounds HTTP/1.1\r\nHost: localhost\r\n"
             b"Content-Type: application/json\r\nContent-Length: 40\r\n"
             b"Expect: 100-continue\r\n\r\n"
         )
-        assert line.recv(65536).startswith(b"HTTP/1.1 100 ")  # it waits for the body
+        assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")  # it waits for the body
         assert running.end(signal.SIGTERM) == 0
-        answer = received(line)
-        line.close()
+        answer = received(connection)
+        connection.close()
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert b'{"error":{"code":"unavailable"' in answer
 

@@ -136,10 +136,10 @@ def test_compact_requires_confirmation(stopwise: Run, store: Path) -> None:
     state = rebuilt(store)
     end, hash_ = state.position, state_hash(state)
     assert stopwise("store", "compact").returncode == 0  # nothing is older than 30 days
-    asked = stopwise("store", "compact", "--keep-days", "0")
-    assert asked.returncode == 2
-    assert "--yes" in asked.stderr
-    assert "events, written until" in asked.stdout
+    unconfirmed = stopwise("store", "compact", "--keep-days", "0")
+    assert unconfirmed.returncode == 2
+    assert "--yes" in unconfirmed.stderr
+    assert "events, written until" in unconfirmed.stdout
     assert f"events 1 to {end}." in stopwise("store", "verify").stdout
 
     assert stopwise("store", "compact", "--keep-days", "0", "--yes").returncode == 0

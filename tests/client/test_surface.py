@@ -74,25 +74,25 @@ def test_the_key_comes_from_the_environment_or_the_argument(
 
 def test_the_key_is_never_revealed(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    shown = io.StringIO()
+    output = io.StringIO()
     with serving(refuse(401, "unauthorized")) as server:
         url = server.url
         with pytest.raises(sw.errors.ServiceError) as caught:
             connect(url, key=SECRET)("cascades")
-    shown.write("".join(traceback.format_exception(caught.value)) + repr(caught.value))
+    output.write("".join(traceback.format_exception(caught.value)) + repr(caught.value))
     with pytest.raises(sw.errors.ServiceError) as caught:
         connect(url, key=SECRET, rng=NO_RETRIES)("cascades")  # the server has stopped
-    shown.write("".join(traceback.format_exception(caught.value)) + repr(vars(caught.value)))
-    shown.write(repr(sw.Client(key=SECRET)) + str(sw.AsyncClient(key=SECRET)))
+    output.write("".join(traceback.format_exception(caught.value)) + repr(vars(caught.value)))
+    output.write(repr(sw.Client(key=SECRET)) + str(sw.AsyncClient(key=SECRET)))
     for bad in (f"{SECRET} {SECRET}", f"{SECRET}\r\nX: y", f"{SECRET}é"):
         with pytest.raises(sw.errors.InvalidParameterError) as refused:
             sw.Client(key=bad)
-        shown.write(str(refused.value))
+        output.write(str(refused.value))
     with pytest.raises(sw.errors.InvalidParameterError) as refused:
         sw.Client(f"http://me:{SECRET}@example.org")
-    shown.write(str(refused.value))
+    output.write(str(refused.value))
     sw.Client("http://example.org/team@x")  # a path with @ is valid
-    assert SECRET not in shown.getvalue() + caplog.text
+    assert SECRET not in output.getvalue() + caplog.text
 
 
 INVALID_URLS = (

@@ -85,19 +85,19 @@ def test_an_invalid_key_is_rejected_and_no_secret_is_shown(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     right = locked.keys["admin"]
-    shown: list[httpx.Response] = []
+    responses: list[httpx.Response] = []
     for wrong in ("", "hello", right[:-1], right + "x", "sw__", "\x00", "é" * 50):
-        shown += [get(locked, path, wrong) for path in PAGES]
+        responses += [get(locked, path, wrong) for path in PAGES]
     for header in ("Basic", "Basic !", "Basic /w==", f"Bearer {right}", f"Basic {right}"):
-        shown += [locked.running.get("/", headers={"authorization": header})]
-    shown += [locked.running.get(path) for path in PAGES]
-    for answer in shown:
+        responses += [locked.running.get("/", headers={"authorization": header})]
+    responses += [locked.running.get(path) for path in PAGES]
+    for answer in responses:
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"].startswith("Basic ")
         assert "triage" not in answer.text
         assert answer.headers["content-security-policy"] == CSP
-    shown += [get(locked, path, right) for path in (*PAGES, "/x")]
-    everything = caplog.text + "".join(f"{answer.text}{answer.headers}" for answer in shown)
+    responses += [get(locked, path, right) for path in (*PAGES, "/x")]
+    everything = caplog.text + "".join(f"{answer.text}{answer.headers}" for answer in responses)
     assert not any(key.split("_", 2)[2] in everything for key in locked.keys.values())
 
 

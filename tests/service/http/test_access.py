@@ -167,9 +167,9 @@ def test_a_response_before_the_body_announces_the_close(running: Served) -> None
         ("POST", "/nowhere", "localhost"),
         ("GET", "/v1/cascades", "localhost"),
     ):
-        with running.connect() as line:
-            line.sendall(head.format(method, path, host).encode())  # without the body
-            assert b"\r\nconnection: close\r\n" in received(line), path
+        with running.connect() as connection:
+            connection.sendall(head.format(method, path, host).encode())  # without the body
+            assert b"\r\nconnection: close\r\n" in received(connection), path
     assert "connection" not in running.post(ROUNDS, CONTEXT).headers
 
 

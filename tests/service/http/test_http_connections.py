@@ -32,11 +32,11 @@ def post(body: bytes, *headers: bytes, path: str = ROUNDS) -> bytes:
 
 def answers(running: Served, *parts: bytes) -> list[tuple[int, bytes]]:
     """Send segments of bytes; return status and body of each response until the close."""
-    with running.connect() as line:
+    with running.connect() as connection:
         for part in parts:
-            line.sendall(part)
+            connection.sendall(part)
             running.get("/healthz")  # by now, the server has read it
-        return split(received(line))
+        return split(received(connection))
 
 
 def split(answer: bytes) -> list[tuple[int, bytes]]:
@@ -141,10 +141,10 @@ def test_an_incomplete_body_is_rejected_and_has_no_effect(
         (CHUNKED, chunk + b"zz\r\n"),
         (CHUNKED, b"zz\r\n"),
     ):
-        with unchanged.connect() as line:
-            line.sendall(head(header, path=path) + sent)
-            line.shutdown(socket.SHUT_WR)
-            responses = split(received(line))
+        with unchanged.connect() as connection:
+            connection.sendall(head(header, path=path) + sent)
+            connection.shutdown(socket.SHUT_WR)
+            responses = split(received(connection))
         assert [status for status, _ in responses] in ([400], [])
         assert unchanged.get("/v1/cascades/triage").json()["status"] == "active"
     assert not [record for record in caplog.records if record.levelname in {"WARNING", "ERROR"}]
@@ -181,10 +181,10 @@ def test_unannounced_trailers_are_rejected(unchanged: Served) -> None:
 def test_trailers_beyond_the_limit_close_the_connection(running: Served, large: bytes) -> None:
     """The request may be executed, because its body is complete; later requests are not."""
     sent = head(CHUNKED, ANNOUNCED) + CHUNK + b"0\r\n" + large + b"\r\n"
-    with running.connect() as line:
+    with running.connect() as connection:
         with suppress(OSError):  # closed while sending
-            line.sendall(sent + post(BODY, path=RETIRE))
-        responses = split(received(line))
+            connection.sendall(sent + post(BODY, path=RETIRE))
+        responses = split(received(connection))
     assert [status for status, _ in responses] in ([201], [])
     assert running.get("/v1/cascades/triage").json()["status"] == "active"
     assert rounds(running) <= 1
@@ -200,10 +200,10 @@ def test_incomplete_content_is_rejected_despite_announced_trailers(
         b"5\r\n" + BODY[:5] + b"\r\nzz\r\n",
         b"zz\r\n",
     ):
-        with unchanged.connect() as line:
-            line.sendall(head(CHUNKED, ANNOUNCED, path=path) + sent)
-            line.shutdown(socket.SHUT_WR)
-            responses = split(received(line))
+        with unchanged.connect() as connection:
+            connection.sendall(head(CHUNKED, ANNOUNCED, path=path) + sent)
+            connection.shutdown(socket.SHUT_WR)
+            responses = split(received(connection))
         assert [status for status, _ in responses] in ([400], [422], [])
         assert unchanged.get("/v1/cascades/triage").json()["status"] == "active"
 
@@ -213,15 +213,15 @@ def test_incomplete_content_is_rejected_despite_announced_trailers(
 
 def test_an_incomplete_head_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "HEAD_TIMEOUT", 2_000)
-    with served(tmp_path) as running, ExitStack() as lines:
+    with served(tmp_path) as running, ExitStack() as stack:
         waiting: list[tuple[socket.socket, list[int]]] = []
         for sent in (b"", b"GET / HT", HEALTH[:-2], b"\r\n\r\n"):
             for before, statuses in ((b"", []), (HEALTH, [200])):
-                line = lines.enter_context(running.connect())
-                line.sendall(before + sent)
-                waiting.append((line, statuses))
-        for line, statuses in waiting:
-            assert [status for status, _ in split(received(line))] == statuses
+                connection = stack.enter_context(running.connect())
+                connection.sendall(before + sent)
+                waiting.append((connection, statuses))
+        for connection, statuses in waiting:
+            assert [status for status, _ in split(received(connection))] == statuses
 
 
 def test_an_incomplete_body_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,9 +239,9 @@ def test_connections_beyond_the_limit_wait(tmp_path: Path) -> None:
     with served(tmp_path, max_connections=2) as running:
         running.client.close()
         with running.connect() as first, running.connect() as second, running.connect() as third:
-            for line in (first, second):
-                line.sendall(HEALTH)
-                assert b"alive" in line.recv(65536)
+            for connection in (first, second):
+                connection.sendall(HEALTH)
+                assert b"alive" in connection.recv(65536)
             third.sendall(HEALTH)
             second.sendall(HEALTH)
             assert b"alive" in second.recv(65536)
@@ -272,17 +272,17 @@ ATTACKS = {
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_unauthenticated_connections_use_bounded_memory(tmp_path: Path, attack: str) -> None:
-    with process(tmp_path, "--keys", keys_in(tmp_path)[0]) as server, ExitStack() as lines:
+    with process(tmp_path, "--keys", keys_in(tmp_path)[0]) as server, ExitStack() as stack:
         place, pid = urlsplit(server.url), server.process.pid
         while httpx.get(f"{server.url}/readyz", verify=False).status_code != 200:
             pass
         before = peak = memory(pid)
         for _ in range(300):
-            line = socket.create_connection((place.hostname, place.port or 0), timeout=60)
-            lines.enter_context(line)
-            line.settimeout(1)
+            connection = socket.create_connection((place.hostname, place.port or 0), timeout=60)
+            stack.enter_context(connection)
+            connection.settimeout(1)
             with suppress(OSError):  # the server closed it or stopped reading
-                line.sendall(ATTACKS[attack])
+                connection.sendall(ATTACKS[attack])
             peak = max(peak, memory(pid))
         assert httpx.get(f"{server.url}/healthz", verify=False).status_code == 200
         assert max(peak, memory(pid)) - before <= 100

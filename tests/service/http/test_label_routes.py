@@ -49,11 +49,11 @@ def test_requested_labels_are_listed_and_can_be_reported(running: Served) -> Non
 
 def test_the_page_rejects_invalid_and_cross_site_labels(running: Served) -> None:
     running.post("/v1/cascades", LABELLED)
-    asked = play(running, "well", "ill", "ill")
-    for id_, body, status in (("0-00000", {"label": 1}, 404), (asked, {}, 422)):
+    requested = play(running, "well", "ill", "ill")
+    for id_, body, status in (("0-00000", {"label": 1}, 404), (requested, {}, 422)):
         assert running.post(f"{PAGE}/{id_}", body).status_code == status
     elsewhere = {"sec-fetch-site": "cross-site"}
-    refused = running.post(f"{PAGE}/{asked}", {"label": 1}, headers=elsewhere)
+    refused = running.post(f"{PAGE}/{requested}", {"label": 1}, headers=elsewhere)
     assert refused.status_code == 403
     assert running.get("/v1/cascades/asks/label-requests").json()["wanted"] == 1
 

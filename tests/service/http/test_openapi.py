@@ -29,8 +29,8 @@ def contradictions(folder: Path, *, keys: bool, cascade: str | None, examples: i
     With ``cascade``, all paths name this cascade and one of its rounds, so that requests reach the
     code behind it; the stateful phase is skipped.
     """
-    file, made = keys_in(folder)
-    key = made["admin"] if keys else None
+    file, api_keys = keys_in(folder)
+    key = api_keys["admin"] if keys else None
     with served(folder, keys=file if keys else None) as running:
         for spec in (SPEC, REVEALING, {**SPEC, "name": "one", "context": 1}):
             assert running.post("/v1/cascades", spec, key=key).status_code == 201

@@ -108,7 +108,7 @@ def test_a_body_that_is_invalid_for_every_route(unchanged: Served, path: str) ->
 
 
 @pytest.mark.parametrize(
-    ("kind", "body", "field", "words"),
+    ("type_", "body", "field", "message"),
     [
         (RoundRequest, '{"context": [1, "2"]}', "context[1]", 'must be a number, not "2"'),
         (RoundRequest, '{"context": {"a": [1]}}', "context[...]", "a number or a string or null"),
@@ -126,13 +126,13 @@ def test_a_body_that_is_invalid_for_every_route(unchanged: Served, path: str) ->
     ],
 )
 def test_the_message_has_the_field_the_expected_type_and_the_value(
-    kind: type[msgspec.Struct], body: str, field: str | None, words: str
+    type_: type[msgspec.Struct], body: str, field: str | None, message: str
 ) -> None:
     with pytest.raises(RequestError) as caught:
-        read_json(msgspec.json.Decoder(kind), body.encode())
+        read_json(msgspec.json.Decoder(type_), body.encode())
     assert (caught.value.code, caught.value.field) == ("invalid", field)
     assert str(caught.value).startswith(field or "the body")
-    assert str(caught.value).endswith(words)
+    assert str(caught.value).endswith(message)
 
 
 @pytest.mark.parametrize(
@@ -291,9 +291,9 @@ def test_while_the_log_is_loading_requests_get_503(
 ) -> None:
     read = Event()
 
-    async def recover_late(store: EventStore, *what: Any, **how: Any) -> State:
+    async def recover_late(store: EventStore, *arguments: Any, **options: Any) -> State:
         await asyncio.to_thread(read.wait)
-        return await recover_state(store, *what, **how)
+        return await recover_state(store, *arguments, **options)
 
     with served(tmp_path) as running:
         running.post(CASCADES, SPEC)

@@ -38,8 +38,8 @@ def test_outputs_are_any_json_values(running: Served) -> None:
     path = open_round(running)
     values = [{"b": [1, None, "ä\u0000"], "a": -0.0}, False, 10**40]
     running.post(f"{path}/outputs", {"outputs": values})
-    shown = [{"a": 0, "b": [1, None, "ä\u0000"]}, False, 10**40]
-    assert list(running.get(path).json()["outputs"].values()) == shown
+    decoded = [{"a": 0, "b": [1, None, "ä\u0000"]}, False, 10**40]
+    assert list(running.get(path).json()["outputs"].values()) == decoded
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_a_request_with_an_idempotency_key_is_executed_once(tmp_path: Path) -> N
             first[key] = {k: v for k, v in answer.json().items() if k not in hidden}
             assert running.post(path, other, repeat="!" * (200 - len(key)) + key).is_success
         check_repeats(running)
-        places = ("/v1/state", CASCADES, f"{ROUNDS}/{first['list']['id']}")
-        before = [running.get(place).json() for place in places]
+        paths = ("/v1/state", CASCADES, f"{ROUNDS}/{first['list']['id']}")
+        before = [running.get(path).json() for path in paths]
     with served(tmp_path) as running:
-        assert [running.get(place).json() for place in places] == before
+        assert [running.get(path).json() for path in paths] == before
         check_repeats(running)
         for name in ("triage", "stages"):
             running.post(f"{CASCADES}/{name}/retire")

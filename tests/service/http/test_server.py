@@ -108,5 +108,5 @@ def test_a_fatal_error_ends_the_process_with_status_1(tmp_path: Path) -> None:
         assert httpx.post(url + ROUNDS, json=CONTEXT, verify=False).status_code == 503
         assert server.process.wait(60) == 1
     assert "fatal error, shutting down" in server.printed
-    with socket.socket() as line:
-        assert line.connect_ex(("127.0.0.1", int(url.rpartition(":")[2]))) != 0
+    with socket.socket() as connection:
+        assert connection.connect_ex(("127.0.0.1", int(url.rpartition(":")[2]))) != 0
