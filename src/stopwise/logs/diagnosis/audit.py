@@ -22,7 +22,7 @@ MIN_WIDTH = 0.02
 def read_audit(cascade: Cascade, predicted: Floats, wrong: Bytes, added: int = 0) -> Audit:
     """Compare the rule with fixed depths, by p̂ (n, pairs) and the errors (n, K) of labelled rows.
 
-    ``added`` is the number of unlabelled rows that `with_agreed` added.
+    ``added`` is the number of unlabelled rows that `complete_agreement` added.
     """
     n = len(wrong)
     stops = plug_in_stops(cascade, predicted)

@@ -23,9 +23,9 @@ from stopwise.logs.diagnosis.findings import (
     TenantFinding,
 )
 from stopwise.logs.diagnosis.models import Disagreement, reliability
-from stopwise.logs.diagnosis.options import recommended
 from stopwise.logs.diagnosis.over_time import over_time
-from stopwise.logs.diagnosis.sampling import STREAM, LogSurvey, Sample, survey, with_agreed
+from stopwise.logs.diagnosis.recommendation import recommend_option
+from stopwise.logs.diagnosis.sampling import STREAM, LogSurvey, Sample, complete_agreement, survey
 from stopwise.logs.diagnosis.verdict import SHARED, Evidence, judge, needs_other_models
 from stopwise.logs.log import Log
 from stopwise.logs.partitions import map_partitions
@@ -120,11 +120,11 @@ def diagnose(
     predicted = model.out_of_sample
     stops = plug_in.plug_in_stops(cascade, predicted)
     random = np.random.default_rng([seed, STREAM, 1])
-    redrawn = model.redrawn(rows.contexts, DRAWS, random)
-    saving = plug_in.saving(cascade, stops, rows.differ, redrawn, model.flattened())
+    draws = model.draw_models(rows.contexts, DRAWS, random)
+    saving = plug_in.saving(cascade, stops, rows.differ, draws, model.flattest_predictions())
     progress("estimating", 1, 2)
     labels = audit = None
-    labelled = with_agreed(surveyed.audited, rows)
+    labelled = complete_agreement(surveyed.audited, rows)
     if surveyed.audited.n >= checks.ENOUGH:
         labels = model.predict(labelled.contexts, _halves(labelled, rows, model)), labelled.wrong
         added = 0 if labelled is surveyed.audited else int((~labelled.differ.any(axis=1)).sum())
@@ -138,7 +138,7 @@ def diagnose(
     if needs_other_models(pairs, audit):
         higher_degree = better_degree(cascade, rows, degree, sees=log.sees)
     one_error = error_cost(cascade)
-    recommendation = recommended(cascade, stops, rows.differ, audit, plan, arms)
+    recommendation = recommend_option(cascade, stops, rows.differ, audit, plan, arms)
     evidence = Evidence(
         arms=tuple(in_unit(arm, one_error) for arm in arms),
         pairs=tuple(in_unit(pair, one_error) for pair in pairs),

@@ -30,7 +30,7 @@ BAD_ERROR, ROUGH_ERROR = 0.10, 0.05
 MAX_REDRAWN, FULL_PAIRS = 120_000, 6
 
 
-class Redrawn(NamedTuple):
+class ModelDraws(NamedTuple):
     """Predictions p̂_ij (m, pairs) of models from other samples, for some of the rows."""
 
     rows: Ints
@@ -87,7 +87,7 @@ class Disagreement:
         policy.run(contexts, differ=differ)
         return [policy.theta(i, j) for i, j in self._cascade.pairs()]
 
-    def redrawn(self, contexts: Floats, draws: int, random: np.random.Generator) -> Redrawn:
+    def draw_models(self, contexts: Floats, draws: int, random: np.random.Generator) -> ModelDraws:
         """Return p̂_ij of the first rows of each half, by models drawn around the estimates.
 
         Models are drawn from the normal approximation of the estimator. ``contexts`` are those of
@@ -108,16 +108,16 @@ class Disagreement:
                 phi = self._features.transform(x[selected[half]], i, j)
                 models[half].append((phi, theta, root))
 
-        def drawn(phi: Floats, theta: Floats, root: Floats) -> Floats:
+        def draw(phi: Floats, theta: Floats, root: Floats) -> Floats:
             return mu(phi @ (theta + root @ random.standard_normal(len(theta))))
 
         predictions = (
-            np.vstack([np.column_stack([drawn(*m) for m in half]) for half in models])
+            np.vstack([np.column_stack([draw(*m) for m in half]) for half in models])
             for _ in range(draws)
         )
-        return Redrawn(np.concatenate(selected), predictions)
+        return ModelDraws(np.concatenate(selected), predictions)
 
-    def flattened(self) -> Floats:
+    def flattest_predictions(self) -> Floats:
         """Return p̂_ij of the fitted rows, as close to constant as the data allow.
 
         Noise gives a model spurious slopes. The logits z are moved towards their mean m,

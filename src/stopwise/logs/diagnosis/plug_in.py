@@ -13,7 +13,7 @@ from stopwise.arrays import Bytes, Floats, Ints
 from stopwise.cascade import Cascade
 from stopwise.intervals import Interval, normal_mean, widened_wilson, wilson
 from stopwise.logs.diagnosis.findings import ArmSummary, FrontierPoint, Saving
-from stopwise.logs.diagnosis.models import Redrawn
+from stopwise.logs.diagnosis.models import ModelDraws
 from stopwise.policies.stopping import first_passing
 
 # The trade-off weights of the frontier: from a tenth to ten times the costs.
@@ -59,35 +59,35 @@ def summarise_arms(
 
 
 def saving(
-    cascade: Cascade, stops: Ints, differ: Bytes, redrawn: Redrawn, flattened: Floats
+    cascade: Cascade, stops: Ints, differ: Bytes, draws: ModelDraws, flattest: Floats
 ) -> Saving:
     """Return the saving of the rule compared with always running the last arm.
 
-    ``redrawn`` are predictions of models from other samples: they widen both intervals. The
+    ``draws`` are predictions of models from other samples: they widen both intervals. The
     interval of the saving is symmetric, because a model drawn around an estimate is noisier than
-    the estimate and mostly saves less. It extends to the saving of ``flattened``, the least varied
+    the estimate and mostly saves less. It extends to the saving of ``flattest``, the least varied
     predictions (n, pairs) that the data allow.
     """
     last = float(cascade.cumulative[-1])
     mean = normal_mean(last - cascade.cumulative[stops])
     differs = differs_from_deepest(cascade, differ)
-    differs_redrawn = differs[redrawn.rows]
-    rows = np.arange(len(redrawn.rows))
-    changed = float(differs_redrawn[rows, stops[redrawn.rows]].mean())
+    differs_drawn = differs[draws.rows]
+    rows = np.arange(len(draws.rows))
+    changed = float(differs_drawn[rows, stops[draws.rows]].mean())
 
     def saved(stops: Ints) -> float:
         return last - float(cascade.cumulative[stops].mean())
 
     saved_shifts: list[float] = []
     changed_shifts: list[float] = []
-    for p in redrawn.predictions:
-        redrawn_stops = plug_in_stops(cascade, p)
-        saved_shifts.append(abs(saved(redrawn_stops) - mean.value))
-        redrawn_changed = float(differs_redrawn[rows, redrawn_stops].mean())
-        changed_shifts.append(abs(redrawn_changed - changed))
+    for p in draws.predictions:
+        drawn_stops = plug_in_stops(cascade, p)
+        saved_shifts.append(abs(saved(drawn_stops) - mean.value))
+        drawn_changed = float(differs_drawn[rows, drawn_stops].mean())
+        changed_shifts.append(abs(drawn_changed - changed))
     model_error = float(np.quantile(saved_shifts, 0.95))
     half_width = float(np.hypot(model_error, mean.high - mean.value))
-    flat = saved(plug_in_stops(cascade, flattened))
+    flat = saved(plug_in_stops(cascade, flattest))
     low, high = min(mean.value - half_width, flat), max(mean.value + half_width, flat)
     most = last - float(cascade.cumulative[0])
     per_round = Interval(mean.value, low, high).clipped(0.0, most)

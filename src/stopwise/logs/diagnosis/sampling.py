@@ -112,7 +112,7 @@ def survey(chunks: Iterable[Chunk], n_arms: int, *, sample: int, seed: int) -> L
     )
 
 
-def with_agreed(labelled: Sample, rows: Sample) -> Sample:
+def complete_agreement(labelled: Sample, rows: Sample) -> Sample:
     """Return the labelled rows, completed to the share of agreement of all rows.
 
     If labels were requested only where arms disagree, rows of the sample in which all arms agree
@@ -136,28 +136,28 @@ def with_agreed(labelled: Sample, rows: Sample) -> Sample:
 class _Groups:
     """The rows of each group with the smallest keys, up to a limit."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_rows: int) -> None:
         self.seen: dict[int, int] = {}  # rows of each group so far
-        self._most = most
+        self._max_rows = max_rows
         self._rows: dict[int, list[Sample]] = {}
-        self._limit: dict[int, float] = {}  # larger keys are no longer retained
+        self._max_key: dict[int, float] = {}  # larger keys are no longer retained
 
     def add(self, rows: Sample, group: Ints, chosen: Bools) -> None:
         for g in np.unique(group[chosen]).tolist():
             members = chosen & (group == g)
             self.seen[g] = self.seen.get(g, 0) + int(members.sum())
             held = self._rows.setdefault(g, [])
-            part = rows.take(members & (rows.key < self._limit.get(g, np.inf)))
+            part = rows.take(members & (rows.key < self._max_key.get(g, np.inf)))
             if part.n:
                 held.append(part)
             # sort only when a quarter more than needed are held
-            if sum(part.n for part in held) > self._most + self._most // 4 + 1024:
+            if sum(part.n for part in held) > self._max_rows + self._max_rows // 4 + 1024:
                 self._rows[g] = [self.least(g)]
-                self._limit[g] = float(self._rows[g][0].key[-1])
+                self._max_key[g] = float(self._rows[g][0].key[-1])
 
     def least(self, g: int) -> Sample:
         """Return the retained rows of a group."""
-        return Sample.joined(self._rows[g]).take(slice(self._most))
+        return Sample.joined(self._rows[g]).take(slice(self._max_rows))
 
     def balanced(self, group_rows: Ints) -> Sample:
         """Return a sample in which each group has the same share as in the log."""
@@ -168,6 +168,6 @@ class _Groups:
         covered = sum(int(group_rows[g]) for g in least)
         shares = {g: int(group_rows[g]) / covered for g in least}
         large = [rows.n / shares[g] for g, rows in least.items() if shares[g] >= SMALL_GROUP]
-        n = min([float(self._most), *large])
+        n = min([float(self._max_rows), *large])
         parts = (rows.take(slice(round(n * shares[g]))) for g, rows in least.items())
         return Sample.joined(parts)

@@ -15,7 +15,7 @@ from stopwise.reporting.wording import number, percent_interval, plural
 MAX_NAMED = 3  # tenants named with the largest, and with the smallest, saving
 
 
-def merged(log: Log, by: str, tallies: Mapping[str, Tally]) -> Replay:
+def merge_tenants(log: Log, by: str, tallies: Mapping[str, Tally]) -> Replay:
     """Add up all tenants, and name those where the best policy saves most and least."""
     total = sum(tallies.values(), start=next(iter(tallies.values())).empty(log)).result()
     answered = {name: tally for name, tally in tallies.items() if tally.answered}
@@ -42,7 +42,7 @@ def merged(log: Log, by: str, tallies: Mapping[str, Tally]) -> Replay:
     return msgspec.structs.replace(total, tenants=tenants, notes=(*total.notes, note))
 
 
-def choose(
+def choose_weight(
     grid: Mapping[float, Replay], target_error: float | None, budget: float | None
 ) -> Replay:
     """Return the replay with the weight of the recommended policy, or with that nearest to 1."""

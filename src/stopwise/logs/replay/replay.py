@@ -27,7 +27,7 @@ from stopwise.features import Identity, Polynomial, Scaled
 from stopwise.files import write_files
 from stopwise.logs.log import Log
 from stopwise.logs.partitions import map_partitions
-from stopwise.logs.replay.combine import choose, merged
+from stopwise.logs.replay.combine import choose_weight, merge_tenants
 from stopwise.logs.replay.figure import png
 from stopwise.logs.replay.results import Replay
 from stopwise.logs.replay.tally import Tally
@@ -143,7 +143,7 @@ def replay(
     limited = target_error is not None or budget is not None
     requested = weights or (WEIGHTS if limited and all(map(is_name, policies)) else [1.0])
     weights = sorted({real("weights", weight, above=0) for weight in requested})
-    cascades = [weighted(cascade, weight) for weight in weights]
+    cascades = [scale_costs(cascade, weight) for weight in weights]
     play_share = partial(
         play,
         cascade=cascade,
@@ -166,8 +166,8 @@ def replay(
     grid: dict[float, Replay] = {}
     for k, weight in enumerate(weights):
         tenants = {tenant: tallies[tenant][k] for tenant in sorted(tallies)}
-        grid[weight] = tenants[""].result() if by is None else merged(log, by, tenants)
-    result = choose(grid, target_error, budget)
+        grid[weight] = tenants[""].result() if by is None else merge_tenants(log, by, tenants)
+    result = choose_weight(grid, target_error, budget)
     if out is not None:
         files = {"replay.json": result.to_json()}
         if picture := png(result):
@@ -214,7 +214,7 @@ def play(
     return tallies
 
 
-def weighted(cascade: Cascade, weight: float) -> Cascade:
+def scale_costs(cascade: Cascade, weight: float) -> Cascade:
     """Return a cascade with its costs multiplied by a weight."""
     if weight == 1:
         return cascade

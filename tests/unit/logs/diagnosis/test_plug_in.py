@@ -6,7 +6,7 @@ import pytest
 from stopwise.cascade import Cascade
 from stopwise.intervals import wilson
 from stopwise.logs.diagnosis import plug_in
-from stopwise.logs.diagnosis.models import Redrawn
+from stopwise.logs.diagnosis.models import ModelDraws
 from stopwise.research.theory.dominance import first_candidates
 
 CASCADE = Cascade([0.05, 0.1, 0.2, 0.3])
@@ -32,12 +32,12 @@ def test_stops_are_the_first_candidates(weight):
     assert tie.tolist() == [1]  # a tie continues
 
 
-def redrawn(*predictions) -> Redrawn:
-    return Redrawn(np.arange(len(P)), iter(predictions))
+def model_draws(*predictions) -> ModelDraws:
+    return ModelDraws(np.arange(len(P)), iter(predictions))
 
 
 def test_saving_matches_direct_computation():
-    saving = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(P), P)
+    saving = plug_in.saving(CASCADE, STOPS, DIFFER, model_draws(P), P)
     costs = CASCADE.cumulative[STOPS]
     saved, half = 0.65 - costs.mean(), 1.95996 * costs.std(ddof=1) / len(costs) ** 0.5
     assert (saving.per_round.value, saving.per_round.low) == pytest.approx((saved, saved - half))
@@ -46,29 +46,29 @@ def test_saving_matches_direct_computation():
     assert saving.disagreement == wilson(int(differs.sum()), len(differs))
 
 
-def test_redrawn_models_widen_the_interval_of_the_saving():
+def test_drawn_models_widen_the_interval_of_the_saving():
     never, always = np.ones_like(P), np.zeros_like(P)
-    alone = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(P, P, P), P).per_round
-    wide = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(never), P).per_round
+    alone = plug_in.saving(CASCADE, STOPS, DIFFER, model_draws(P, P, P), P).per_round
+    wide = plug_in.saving(CASCADE, STOPS, DIFFER, model_draws(never), P).per_round
     assert (wide.low, wide.high) == (0.0, pytest.approx(0.6))  # no saving to the maximum
-    flat = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(P), always).per_round
+    flat = plug_in.saving(CASCADE, STOPS, DIFFER, model_draws(P), always).per_round
     assert (flat.low, flat.high) == pytest.approx((alone.low, 0.6))
 
 
-def test_redrawn_models_widen_the_interval_of_disagreement():
+def test_drawn_models_widen_the_interval_of_disagreement():
     """A model that always runs the last arm changes no answer, so the interval extends to 0."""
     never = np.ones_like(P)
-    alone = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(P), P).disagreement
-    wide = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(never), P).disagreement
+    alone = plug_in.saving(CASCADE, STOPS, DIFFER, model_draws(P), P).disagreement
+    wide = plug_in.saving(CASCADE, STOPS, DIFFER, model_draws(never), P).disagreement
     assert alone.low > 0
     assert (wide.value, wide.low) == (alone.value, 0.0)
     assert wide.high > alone.high
 
 
-def test_redrawn_models_are_compared_on_their_rows():
+def test_drawn_models_are_compared_on_their_rows():
     rows = np.arange(0, len(P), 3)
-    same = Redrawn(rows, iter([P[rows]]))
-    alone = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(P), P).disagreement
+    same = ModelDraws(rows, iter([P[rows]]))
+    alone = plug_in.saving(CASCADE, STOPS, DIFFER, model_draws(P), P).disagreement
     assert plug_in.saving(CASCADE, STOPS, DIFFER, same, P).disagreement == alone
 
 
@@ -95,6 +95,6 @@ def test_arm_summaries_match_direct_computation():
 
 def test_free_arms_give_no_saving():
     differ, p = np.zeros((2, 1), dtype=np.uint8), np.zeros((2, 1))
-    same = Redrawn(ROWS[:2], iter([p]))
+    same = ModelDraws(ROWS[:2], iter([p]))
     saving = plug_in.saving(Cascade([0.0, 0.0]), np.array([1, 1]), differ, same, p)
     assert (saving.share.value, saving.share.high) == (0.0, 0.0)

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chisquare
 
 from stopwise.logs.chunk import Chunk
-from stopwise.logs.diagnosis.sampling import survey, with_agreed
+from stopwise.logs.diagnosis.sampling import complete_agreement, survey
 from stopwise.records import RecordedRounds
 
 K = 3
@@ -126,10 +126,10 @@ def test_only_labels_of_disagreement_are_completed():
     same = (table.codes == table.codes[:, :1]).all(axis=1)
     table.labels = np.where(random.random(4000) < 0.3, truth, -1)
     surveyed = read(table, sample=10_000)
-    assert with_agreed(surveyed.audited, surveyed.sample) is surveyed.audited
+    assert complete_agreement(surveyed.audited, surveyed.sample) is surveyed.audited
     table.labels[same] = -1
     surveyed = read(table, sample=10_000)
-    rows = with_agreed(surveyed.audited, surveyed.sample)
+    rows = complete_agreement(surveyed.audited, surveyed.sample)
     agreed = ~rows.differ.any(axis=1)
     assert agreed.mean() == pytest.approx(same.mean(), abs=0.001)
     assert not rows.wrong[agreed].any()
@@ -140,7 +140,7 @@ def test_only_labels_of_disagreement_are_completed():
     assert wrong[1] == pytest.approx(0.5, abs=5 * (0.25 / rows.n) ** 0.5)
     table.labels[:] = -1
     surveyed = read(table)
-    assert with_agreed(surveyed.audited, surveyed.sample).n == 0
+    assert complete_agreement(surveyed.audited, surveyed.sample).n == 0
 
 
 def test_memory_is_bounded():

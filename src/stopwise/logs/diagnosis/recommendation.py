@@ -16,7 +16,7 @@ from stopwise.reporting.wording import plural
 RULE = "Stopwise"
 
 
-def recommended(
+def recommend_option(
     cascade: Cascade,
     stops: Ints,
     differ: Bytes,
