@@ -36,7 +36,7 @@ def diagnose(
         bool, typer.Option("--overwrite", help="Replace FILE.csv if it exists.")
     ] = False,
 ) -> None:
-    r"""Estimate how deep a cascade should go, what that saves, and whether to trust it.
+    r"""Estimate how deep a cascade should go, the savings, and whether to trust the result.
 
     Reads the answers of every arm in past rounds. Labels are optional. Prints a verdict, and writes
     a report to open in a browser (into LOG-diagnosis, unless --out names another folder).

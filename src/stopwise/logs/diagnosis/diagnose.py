@@ -59,7 +59,7 @@ def diagnose(
     address: str | None = None,
     progress: Progress = no_progress,
 ) -> Diagnosis:
-    r"""Estimate from a log whether its cascade can be learned, and what that would save.
+    r"""Estimate from a log whether its cascade can be learned, and the savings.
 
     Parameters
     ----------
