@@ -1,22 +1,22 @@
-"""Handwritten digits: three scikit-learn models of rising cost, and how deep to go for each image.
+"""Handwritten digits: three scikit-learn models of increasing cost.
 
-    thumbnail   logistic regression on a 4 × 4 thumbnail    quick, wrong one time in seven
+    thumbnail   logistic regression on a 4 × 4 thumbnail    fast, wrong one time in seven
     linear      logistic regression on all 64 pixels        wrong one time in twenty
     svm         a support vector machine                    slow, wrong one time in eighty
 
-Ten classes; two models agree when they name the same digit. Before the first model only the ink on
-the image is known. Each of the first two adds how sure it was: the log of the odds between its
-first choice and its second. The policy also sees whether the two agree. Nobody tells it which digit
-it really was, unless it may ask for labels.
+There are ten classes; two models agree if they predict the same digit. The initial context is the
+amount of ink in the image. Each of the first two models adds its confidence, the log odds of its
+first choice against its second. The policy also sees whether the two agree. It does not see the
+true digit, except for labels that it may request.
 
-The models learn from one half of the bundled images and are then asked about the other half. 899
-images are too few to watch anything learn, so an image is drawn at random each round and sensor
-noise is added anew (the models were trained with such noise, of other images). No two rounds are
-then alike. What is measured is this stream, not how well the models do on other people's writing.
+The models are trained on half of scikit-learn's images and applied to the other half. Since 899
+images are too few to learn from, each round draws an image at random and adds new sensor noise
+(the models were trained with noise too). So rounds differ, but the results do not show how well the
+models read other people's handwriting.
 
-The policy is the recommended one, with its defaults, for all cost vectors. Total loss counts every
-round, also those in which it only explores. --labels N tells it N right answers, of rounds that it
-chooses. What labels, other seeds and shorter streams come to is in docs/examples.md.
+The policy is the recommended one with its defaults, for all cost vectors. Total loss counts every
+round, including exploration. --labels N provides N labels, of rounds that the policy chooses.
+docs/examples.md has results with labels, other seeds and shorter streams.
 """
 
 import argparse
@@ -34,11 +34,11 @@ from threadpoolctl import threadpool_limits
 import stopwise as sw
 
 ARMS = ["thumbnail", "linear", "svm"]
-NOISE = 0.1  # of a sensor; a pixel is 0 (white) to 1 (black)
+NOISE = 0.1  # standard deviation; a pixel is 0 (white) to 1 (black)
 
-# What running each model costs, in units of one wrong answer.
+# The cost of running each model, in units of one wrong answer.
 COSTS = {
-    "as arithmetic": (0.0005, 0.002, 0.1),  # in proportion to the multiplications, roughly
+    "as arithmetic": (0.0005, 0.002, 0.1),  # roughly proportional to the multiplications
     "next to nothing": (0.001, 0.005, 0.01),
     "low": (0.005, 0.01, 0.03),
     "middling": (0.005, 0.02, 0.05),
@@ -53,7 +53,7 @@ COSTS = {
 
 class Answer(NamedTuple):
     digit: int
-    margin: float  # log of the odds between the first choice and the second
+    margin: float  # log odds of the first choice against the second
 
 
 class Models(NamedTuple):
@@ -63,7 +63,7 @@ class Models(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What one cost vector came to, a round; fixed depths in the order of the arms."""
+    """Means per round for a cost vector; fixed depths are in the order of the arms."""
 
     name: str
     costs: tuple[float, ...]
@@ -83,7 +83,7 @@ class Result(NamedTuple):
 
     @property
     def against_best_fixed(self) -> float:
-        """Below zero where Stopwise beats every fixed depth."""
+        """The relative difference to the best fixed depth; negative if Stopwise is better."""
         return self.loss / min(self.fixed_losses) - 1
 
 
@@ -99,14 +99,14 @@ def noisy(images: NDArray[Any], random: np.random.Generator) -> NDArray[Any]:
 
 
 def answers(model: LogisticRegression, images: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the digits that a model names, and its margins."""
+    """Return the predictions of a model and their margins."""
     logits = model.decision_function(images)
     ranked = np.sort(logits, axis=1)
     return model.classes_[logits.argmax(axis=1)], ranked[:, -1] - ranked[:, -2]
 
 
 def contexts_of(models: Models, images: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return all that could be known of images, and all answers of the three models."""
+    """Return the full contexts of images and the answers of the three models."""
     first, first_margin = answers(models.thumbnail, thumbnails(images))
     second, second_margin = answers(models.linear, images)
     contexts = np.column_stack([images.mean(axis=1), first_margin, second_margin])
@@ -116,7 +116,7 @@ def contexts_of(models: Models, images: NDArray[Any]) -> tuple[NDArray[Any], NDA
 def train(images: NDArray[Any], labels: NDArray[Any], random: np.random.Generator) -> Models:
     images = noisy(np.tile(images, (2, 1)), random)
     labels = np.tile(labels, 2)
-    with threadpool_limits(1):  # many small steps: threads would mostly wait for each other
+    with threadpool_limits(1):  # threads do not pay off for many small steps
         thumbnail = LogisticRegression(max_iter=300).fit(thumbnails(images), labels)
         linear = LogisticRegression(max_iter=300).fit(images, labels)
         svm = SVC(C=10).fit(images, labels)
@@ -127,13 +127,13 @@ def train(images: NDArray[Any], labels: NDArray[Any], random: np.random.Generato
 
 
 def new_policy(costs: Sequence[float], labels: float = 0) -> sw.USSLaplace:
-    # Known before the first model is one number, the ink; each of the first two models adds one.
+    # The initial context is one number, the ink; each of the first two models adds one.
     cascade = sw.Cascade(costs, names=ARMS)
     return sw.USSLaplace(cascade, context_dim=1, reveals=[1, 1], labels=labels)
 
 
 def new_runner(models: Models, costs: Sequence[float]) -> sw.Runner:
-    """Return the cascade as one would run it: one image at a time, as deep as need be."""
+    """Return a runner for the cascade, which processes one image at a time."""
 
     def thumbnail(image: NDArray[Any]) -> Answer:
         digits, margins = answers(models.thumbnail, thumbnails(image))
@@ -163,36 +163,36 @@ def new_runner(models: Models, costs: Sequence[float]) -> sw.Runner:
 def play(
     models: Models, images: NDArray[Any], truth: NDArray[Any], labels: float = 0
 ) -> list[Result]:
-    """Play every cost vector; the models answer once, decisions are taken as live."""
+    """Play every cost vector with precomputed answers of the models."""
     contexts, outputs = contexts_of(models, images)
     wrong = outputs != truth[:, None]
     results: list[Result] = []
     for name, costs in COSTS.items():
         policy = new_policy(costs, labels)
         if labels:
-            stops = policy.run(contexts, outputs, labels=truth)  # it sees those that it asks for
+            stops = policy.run(contexts, outputs, labels=truth)  # uses the labels that it requests
         else:
             stops = policy.run(contexts, outputs)
-        paid = policy.cascade.cumulative
+        cumulative = policy.cascade.cumulative
         results.append(
             Result(
                 name,
                 costs,
-                cost=float(paid[stops].mean()),
+                cost=float(cumulative[stops].mean()),
                 error=float(wrong[np.arange(len(stops)), stops].mean()),
                 shares=tuple((np.bincount(stops, minlength=3) / len(stops)).tolist()),
-                fixed_costs=tuple(paid.tolist()),
+                fixed_costs=tuple(cumulative.tolist()),
                 fixed_errors=tuple(wrong.mean(axis=0).tolist()),
             )
         )
     return results
 
 
-# -- showing it ------------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------------
 
 
 def print_live(rounds: Sequence[sw.Round], labels: NDArray[Any]) -> None:
-    print(f"{len(rounds):,} images, one at a time; the last that stopped at each model:")
+    print(f"{len(rounds):,} images, one at a time; the last one that stopped at each model:")
     last = {len(done.outputs) - 1: t for t, done in enumerate(rounds)}
     for arm, t in sorted(last.items()):
         answers = ", then ".join(str(output) for output in rounds[t].outputs)
@@ -205,7 +205,7 @@ def print_table(results: Sequence[Result]) -> None:
     print(f"{'cost of each model,':<43}Stopwise{'':<14}always     always     always  Stopwise")
     print(
         f"{'in units of one error':<40}{'cost':>7}{'error':>7}{'loss':>8}"
-        f"{'thumbnail':>11}{'linear':>8}{'svm':>10}  v. best   stops at"
+        f"{'thumbnail':>11}{'linear':>8}{'svm':>10} vs. best   stops at"
     )
     for result in results:
         costs = " ".join(f"{c:g}" for c in result.costs)
@@ -217,13 +217,13 @@ def print_table(results: Sequence[Result]) -> None:
             f"{result.against_best_fixed:>+9.1%}   {shares}"
         )
     errors = ", ".join(f"{e:.2%}" for e in results[0].fixed_errors)
-    print(f"mean loss = cost + error of a round; errors of the models alone: {errors}\n")
+    print(f"loss = cost + error per round; error rates of the models: {errors}\n")
     for result in results:
         share, extra = result.cost / result.fixed_costs[-1], result.error - result.fixed_errors[-1]
         if share < 0.5 and extra < 0.005:
             print(
-                f"{result.name}: {100 * extra:+.2f} percentage points of error "
-                f"beside always svm, for {share:.0%} of its cost"
+                f"{result.name}: error rate {100 * extra:+.2f} percentage points compared with "
+                f"always svm, at {share:.0%} of its cost"
             )
 
 
@@ -240,11 +240,11 @@ def draw(results: Sequence[Result], path: Path) -> bool:
     figure, axes = plt.subplots(figsize=(8.4, 4.7), layout="constrained")
     height = np.arange(len(results))[::-1]
     for row, result in zip(height, results, strict=True):
-        ends = [result.loss, *result.fixed_losses]
-        axes.plot([min(ends), max(ends)], [row, row], color="#e6e6e6", linewidth=1, zorder=0)
+        losses = [result.loss, *result.fixed_losses]
+        axes.plot([min(losses), max(losses)], [row, row], color="#e6e6e6", linewidth=1, zorder=0)
     own = [result.loss for result in results]
     axes.plot(own, height, "D", color="#1b6ca8", markersize=8, label="Stopwise")
-    for arm, mark in enumerate(marks):  # hollow and on top, where two are nearly equal
+    for arm, mark in enumerate(marks):  # hollow and on top, so that overlapping marks are visible
         losses = [result.fixed_losses[arm] for result in results]
         label = f"always {ARMS[arm]}"
         axes.plot(losses, height, mark, color="#5c5c5c", markerfacecolor="none", label=label)
@@ -272,14 +272,14 @@ def main(
     labels: float = 0,
     out: Path | None = None,
 ) -> list[Result]:
-    """Run some images live, then all of them for every cost vector; return what came out."""
+    """Run some images live, then all of them for every cost vector; return the results."""
     random = np.random.default_rng(seed)
     images, digits = map(np.asarray, load_digits(return_X_y=True))
     images = images / 16.0
-    trained, rest = np.split(random.permutation(len(images)), [len(images) // 2])
-    models = train(images[trained], digits[trained], random)
-    shown = random.choice(rest, rounds)
-    stream, truth = noisy(images[shown], random), digits[shown]
+    training, test = np.split(random.permutation(len(images)), [len(images) // 2])
+    models = train(images[training], digits[training], random)
+    drawn = random.choice(test, rounds)
+    stream, truth = noisy(images[drawn], random), digits[drawn]
 
     runner = new_runner(models, COSTS["middling"])
     print(runner.policy.cascade)
@@ -289,8 +289,10 @@ def main(
     results = play(models, stream, truth, labels)
     print_table(results)
     if out is not None:
-        drawn = draw(results, out)
-        print(f"The losses are in {out}" if drawn else "(pip install matplotlib to draw)")
+        if draw(results, out):
+            print(f"The losses are in {out}")
+        else:
+            print("No picture: install matplotlib with pip install matplotlib")
     return results
 
 
@@ -298,13 +300,26 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=20_000, metavar="T", help="images (20000)")
     parser.add_argument(
-        "--seed", type=int, default=0, help="of the split, the noise, the order (0)"
+        "--rounds", type=int, default=20_000, metavar="T", help="number of images (default: 20000)"
     )
     parser.add_argument(
-        "--labels", type=float, default=0, metavar="N", help="right answers it may ask for (0)"
+        "--seed",
+        type=int,
+        default=0,
+        help="seed of the split, the noise and the order (default: 0)",
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="where to draw the losses")
+    parser.add_argument(
+        "--labels",
+        type=float,
+        default=0,
+        metavar="N",
+        help="labels that the policy may request (default: 0)",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="file for a picture of the losses; must not exist"
+    )
     options = parser.parse_args()
+    if options.out is not None and options.out.exists():
+        parser.error(f"--out: {options.out} exists; delete it or choose another file")
     main(options.rounds, options.seed, labels=options.labels, out=options.out)

@@ -1,16 +1,15 @@
-"""Three language models behind an OpenAI-style interface: ask the small one first.
+"""Three language models behind an OpenAI-style API, the smallest first.
 
-The models are a stub: a local server in this file, which answers ``POST /v1/chat/completions`` as
-such services do, with the tokens it used. Small sums are easy for every model, long ones for the
-large model only. Now and then a call fails or takes too long. The rest is as it would be in
-earnest:
+The models are a stub: a local server in this file answers ``POST /v1/chat/completions`` in the same
+format, including token usage. Small sums are easy for every model, long ones only for the large
+model. Some calls fail or time out. Everything else is as in production:
 
-- async stages that make real HTTP requests, eight rounds under way at a time;
-- what a call really cost, from the tokens in the reply and the price of the model;
-- answers in the models' own words ("**579**.", "579"), compared as `sw.normalised_text`;
+- async stages that make HTTP requests, with eight rounds in parallel;
+- the actual cost of a call, from the tokens in the reply and the price of the model;
+- answers in different formats ("**579**.", "579"), compared by `sw.normalised_text`;
 - a timeout, failures that end a round and are recorded, and a log in JSON lines.
 
-To ask real models, put your client in the place of `post`, and your prices in PRICES.
+To use real models, replace `post` with your client and set your prices in PRICES.
 """
 
 import argparse
@@ -32,12 +31,12 @@ import numpy as np
 import stopwise as sw
 
 HOST, PATH = "127.0.0.1", "/v1/chat/completions"
-PRICES = {"small": 1.0, "medium": 6.0, "large": 20.0}  # dollars for a million tokens
-ERROR = 0.001  # dollars: what a wrong answer costs us
-TOKENS = 20  # of a usual call, the expected cost of an arm is computed from it
+PRICES = {"small": 1.0, "medium": 6.0, "large": 20.0}  # dollars per million tokens
+ERROR = 0.001  # dollars per wrong answer
+TOKENS = 20  # of a typical call, for the expected cost of an arm
 TIMEOUT = 1.0  # seconds
 
-# Costs are in units of one error: what a call costs, over what an error costs.
+# Costs are in units of one error.
 CASCADE = sw.Cascade(
     costs=[TOKENS * price / 1e6 / ERROR for price in PRICES.values()], names=list(PRICES)
 )
@@ -46,9 +45,9 @@ CASCADE = sw.Cascade(
 
 
 async def post(port: int, model: str, question: str) -> dict[str, Any]:
-    """Ask a model and return the reply, as the interface defines it."""
-    asked = {"model": model, "messages": [{"role": "user", "content": question}]}
-    body = json.dumps(asked).encode()
+    """Send a chat completion request and return the reply."""
+    request = {"model": model, "messages": [{"role": "user", "content": question}]}
+    body = json.dumps(request).encode()
     head = (
         f"POST {PATH} HTTP/1.0\r\nHost: {HOST}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -98,7 +97,7 @@ def terms_of(question: str) -> list[int]:
 
 
 def context(question: str) -> list[float]:
-    """Return what can be read off a question for nothing: how long and how many the terms are."""
+    """Return the length and the number of the terms, which are free to compute."""
     terms = terms_of(question)
     return [len(str(max(terms))) / 3 - 1, len(terms) - 2]
 
@@ -107,33 +106,33 @@ def context(question: str) -> list[float]:
 
 
 class FakeModels(BaseHTTPRequestHandler):
-    """Answers as three models of rising skill would; the same question, the same answer."""
+    """Answers deterministically as three models of increasing skill."""
 
     SKILL: ClassVar[dict[str, float]] = {"small": 3.5, "medium": 5.5, "large": 9.0}
     STYLE: ClassVar[dict[str, str]] = {"small": "{}", "medium": "**{}**.", "large": " {}. "}
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        model, question = asked["model"], asked["messages"][-1]["content"]
-        luck = chance(model, question)
-        if 0.500 < luck < 0.505:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        model, question = request["model"], request["messages"][-1]["content"]
+        u = uniform(model, question)
+        if 0.500 < u < 0.505:
             self.reply(503, {"error": {"message": "the model is overloaded"}})
             return
-        if 0.750 < luck < 0.754:
+        if 0.750 < u < 0.754:
             time.sleep(2 * TIMEOUT)
         terms = terms_of(question)
         difficulty = len(str(max(terms))) + len(terms) - 2
-        right = luck < 1 / (1 + np.exp(4 * (difficulty - self.SKILL[model])))
-        number = sum(terms) if right else sum(terms) + 1 + int(9999 * luck)
+        right = u < 1 / (1 + np.exp(4 * (difficulty - self.SKILL[model])))
+        number = sum(terms) if right else sum(terms) + 1 + int(9999 * u)
         content = self.STYLE[model].format(number)
-        used = {"prompt_tokens": len(question.split()) + 6, "completion_tokens": 3}
+        usage = {"prompt_tokens": len(question.split()) + 6, "completion_tokens": 3}
         self.reply(
             200,
             {
                 "object": "chat.completion",
                 "model": model,
                 "choices": [{"index": 0, "message": {"role": "assistant", "content": content}}],
-                "usage": {**used, "total_tokens": sum(used.values())},
+                "usage": {**usage, "total_tokens": sum(usage.values())},
             },
         )
 
@@ -143,20 +142,20 @@ class FakeModels(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        with contextlib.suppress(OSError):  # the client may not have waited
+        with contextlib.suppress(OSError):  # the client may have disconnected
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the name it has in the base class)
-        """Say nothing."""
+        """Do not log requests."""
 
 
 class FakeServer(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 64  # Python's 5 would turn away some of those that call at once
+    request_queue_size = 64  # Python's default of 5 would reject some parallel connections
 
 
-def chance(model: str, question: str) -> float:
-    """Return a number in [0, 1) that model and question determine."""
+def uniform(model: str, question: str) -> float:
+    """Return a pseudo-random number in [0, 1) determined by model and question."""
     digest = hashlib.sha256(f"{model} {question}".encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
@@ -164,17 +163,17 @@ def chance(model: str, question: str) -> float:
 # -------------------------------------------------------------------------------------- the runs
 
 
-async def play(runner: sw.Runner, asked: list[str]) -> dict[str, sw.Round]:
-    """Run all questions, several at a time; return their rounds by question."""
-    many = runner.arun_many(asked, concurrency=8, id_of=lambda question: question)
-    return {done.id: done async for done in many}
+async def play(runner: sw.Runner, cases: list[str]) -> dict[str, sw.Round]:
+    """Run all questions, several in parallel; return their rounds by question."""
+    rounds = runner.arun_many(cases, concurrency=8, id_of=lambda question: question)
+    return {done.id: done async for done in rounds}
 
 
 def main(rounds: int = 1000, log: Path | None = None, *, quiet: bool = False) -> dict[str, float]:
-    """Run the cascade against the fake server; return what it cost and how it answered."""
+    """Run the cascade against the fake server; return costs and error rates."""
     write: Callable[..., None] = (lambda *_: None) if quiet else print
-    asked = list(dict.fromkeys(questions(rounds, seed=0)))  # each question once
-    server = FakeServer((HOST, 0), FakeModels)  # port 0: any that is free
+    cases = list(dict.fromkeys(questions(rounds, seed=0)))  # without duplicates
+    server = FakeServer((HOST, 0), FakeModels)  # port 0: any free port
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         stages = [stage(server.server_port, model) for model in CASCADE.names]
@@ -183,11 +182,11 @@ def main(rounds: int = 1000, log: Path | None = None, *, quiet: bool = False) ->
             path = log or Path(folder, "rounds.jsonl")
             with sw.LogWriter(path, CASCADE.names, ["digits", "terms"], costs=True) as writer:
                 runner = sw.Runner(policy, stages, context=context, canonical=canonical, log=writer)
-                played = asyncio.run(play(runner, asked))
+                played = asyncio.run(play(runner, cases))
             logged = len(path.read_text(encoding="utf-8").splitlines())
-        # the same questions at full depth, to compare with
+        # the same questions at full depth, for comparison
         always = sw.Runner(sw.FixedDepth(CASCADE), stages, context=context, canonical=canonical)
-        deepest = asyncio.run(play(always, asked))
+        deepest = asyncio.run(play(always, cases))
     finally:
         server.shutdown()
         server.server_close()
@@ -200,7 +199,7 @@ def report(
     logged: int,
     write: Callable[..., None],
 ) -> dict[str, float]:
-    """Print what came of it, and return the numbers."""
+    """Print and return the results."""
 
     def spent(rounds: dict[str, sw.Round]) -> float:
         return sum(sum(done.costs or ()) for done in rounds.values())
@@ -214,21 +213,21 @@ def report(
     differ = sum(played[q].outputs[-1] != deepest[q].outputs[-1] for q in both) / len(both)
     failures = [done.failure for done in played.values() if done.failure is not None]
 
-    write(f"{CASCADE}, in units of one error, which is worth ${ERROR}; below in dollars\n")
-    write(f"{'':<14}{'spent':>9}{'wrong':>7}{'in all':>9}   last to answer: {'/'.join(PRICES)}")
+    write(f"{CASCADE}, in units of one error (${ERROR}); below in dollars\n")
+    write(f"{'':<14}{'spent':>9}{'wrong':>7}{'total':>9}   answered by {'/'.join(PRICES)}")
     for name, rounds in (("Stopwise", played), ("always large", deepest)):
         depth = np.array([done.stop for done in rounds.values()])
         shares = "  ".join(f"{np.mean(depth == arm):4.0%}" for arm in range(CASCADE.n_arms))
         loss = spent(rounds) + wrong(rounds) * len(rounds) * ERROR
         write(f"{name:<14}{spent(rounds):>9.3f}{wrong(rounds):>7.1%}{loss:>9.3f}   {shares}")
     saved = 1 - spent(played) / spent(deepest)
-    write(f"\nsaved {saved:.0%}; {differ:.1%} of the answers are not those of the large model")
+    write(f"\nsaved {saved:.0%}; {differ:.1%} of the answers differ from the large model's")
     write(
-        f"{len(failures)} of {len(played)} rounds ended because a call failed; {logged} are logged"
+        f"{len(failures)} of {len(played)} rounds ended with a failed call; {logged} rounds logged"
     )
     for kind in ("error", "timeout"):
         for failure in [f for f in failures if f.kind == kind][:1]:
-            write(f"  for instance, {CASCADE.names[failure.arm]}: {failure.message}")
+            write(f"  for example, {CASCADE.names[failure.arm]}: {failure.message}")
     return {
         "saved": saved,
         "differ": differ,
@@ -246,7 +245,13 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=1000, metavar="N", help="questions (1000)")
-    parser.add_argument("--log", type=Path, metavar="FILE.jsonl", help="where to keep the log")
+    parser.add_argument(
+        "--rounds", type=int, default=1000, metavar="N", help="number of questions (default: 1000)"
+    )
+    parser.add_argument(
+        "--log", type=Path, metavar="FILE.jsonl", help="file for the log; must not exist"
+    )
     options = parser.parse_args()
+    if options.log is not None and options.log.exists():
+        parser.error(f"--log: {options.log} exists; delete it or choose another file")
     main(options.rounds, options.log)

@@ -1,16 +1,16 @@
-"""Write recorded calls of two language models, to try `stopwise import` and `diagnose` on.
+"""Write recorded calls of two language models as input for `stopwise import` and `diagnose`.
 
     python examples/model_traces.py
     stopwise import traces.jsonl --arms small,large --compare "choice:billing|outage|account" \
         --out calls.csv
 
-2,000 simulated support tickets were sent to a small and to a large model, as in an evaluation. The
-calls are rows of LiteLLM's spend logs. The small model errs on long tickets more often than on
-short ones; the large model hardly ever errs.
+2,000 simulated support tickets were sent to a small and a large model, as in an evaluation. The
+calls are rows of LiteLLM's spend logs. The small model errs more often on long tickets than on
+short ones; the large model rarely errs.
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ SENTENCE = "It has been like this since last week and I would like to know what 
 def main(path: str, seed: int = 0) -> Path:
     random = np.random.default_rng(seed)
     target = Path(path)
-    with target.open("w", encoding="utf-8") as file:
+    with target.open("x", encoding="utf-8") as file:  # x: do not overwrite
         for ticket in range(TICKETS):
             topic = str(random.choice(TOPICS))
             n_sentences = int(random.integers(0, 12))
@@ -41,11 +41,11 @@ def main(path: str, seed: int = 0) -> Path:
 
 
 def row(ticket: int, model: str, prompt: str, answer: str) -> dict[str, Any]:
-    """Return one call as LiteLLM stores it, without the columns that `stopwise import` ignores."""
+    """Return a call as LiteLLM stores it, without the columns that `stopwise import` ignores."""
     message = {"role": "assistant", "content": answer}
     return {
         "request_id": f"{model}-{ticket}",
-        "session_id": f"ticket-{ticket}",  # the calls for one case share it
+        "session_id": f"ticket-{ticket}",  # shared by the calls for a case
         "model": model,
         "spend": PRICES[model],
         "startTime": f"2026-09-01T{ticket // 3600:02}:{ticket // 60 % 60:02}:{ticket % 60:02}Z",
@@ -55,4 +55,14 @@ def row(ticket: int, model: str, prompt: str, answer: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "traces.jsonl")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "path", nargs="?", default="traces.jsonl", help="file to create (default: traces.jsonl)"
+    )
+    options = parser.parse_args()
+    try:
+        main(options.path)
+    except FileExistsError:
+        parser.error(f"{options.path} exists; delete it or pass another path")

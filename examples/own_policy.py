@@ -1,10 +1,10 @@
-"""A policy of your own: ε-greedy in 30 lines, in an experiment against USS-PD.
+"""Your own policy: ε-greedy in 30 lines, compared with USS-PD in an experiment.
 
-ε-greedy stops by the paper's test with plain estimates of p_ij(x) in place of upper confidence
-bounds. A rule without exploration can stop too early for good: it never sees the deeper arms again,
-and nothing corrects its estimates. So with chance ε a round goes to the last arm.
+ε-greedy uses the paper's test with estimates of p_ij(x) instead of upper confidence bounds. Without
+exploration it could stop too early permanently: it would never run the deeper arms again, and its
+estimates would stay wrong. So with probability ε a round goes to the last arm.
 
-Every policy plays the same rounds, several times over. The picture shows the mean regret of each
+All policies play the same rounds, in several runs. The picture shows the mean regret of each policy
 with a 95 % confidence interval at every round.
 """
 
@@ -34,10 +34,10 @@ from stopwise.research import (
 
 
 class EpsilonGreedy(sw.Policy):
-    """The test of USS-PD with plain estimates; with chance ε, the last arm."""
+    """The test of USS-PD with estimates of p; with probability ε, the last arm."""
 
     name = "epsilon-greedy"
-    features: Any  # what `sw.bind` returns
+    features: Any  # returned by `sw.bind`
 
     def __init__(
         self, cascade: sw.Cascade, features: Any = None, context_dim: Any = None,
@@ -51,8 +51,8 @@ class EpsilonGreedy(sw.Policy):
 
     def decide(self, x: ArrayLike | None) -> sw.Decision:
         p = 1 / (1 + np.exp(-self._theta @ self.features.row(x)))
-        worth_it = np.triu(p >= self.cascade.gaps, 1).any(axis=1)  # going on from arm i
-        rule_stop = int(np.argmin(worth_it))  # the first arm from which it is not, or the last
+        worth_it = np.triu(p >= self.cascade.gaps, 1).any(axis=1)  # to continue from arm i
+        rule_stop = int(np.argmin(worth_it))  # the first arm where it is not
         explores = np.random.default_rng([self.seed, self._rounds]).random() < self.epsilon
         return self.cascade.decision(self.cascade.n_arms - 1 if explores else rule_stop, rule_stop)
 
@@ -70,9 +70,9 @@ class EpsilonGreedy(sw.Policy):
         self._theta, self._rounds = state["theta"].copy(), int(state["rounds"][0])
 
 
-sw.POLICIES[EpsilonGreedy.name] = EpsilonGreedy  # at the top level: worker processes need it too
+sw.POLICIES[EpsilonGreedy.name] = EpsilonGreedy  # at the top level, for worker processes
 
-# Three arms, two numbers a context: θ_ij of the pairs (0, 1), (0, 2), (1, 2), intercept first.
+# Three arms, contexts of two numbers: θ_ij of the pairs (0, 1), (0, 2), (1, 2), intercept first.
 WORLD = EnvironmentSpec(
     "realizable",
     (0.05, 0.15, 0.2),
@@ -84,7 +84,7 @@ POLICIES = {
     "ε-greedy, ε = 0.05": PolicySpec("epsilon-greedy", {"epsilon": 0.05}, FEATURES),
     "ε-greedy, ε = 0.2": PolicySpec("epsilon-greedy", {"epsilon": 0.2}, FEATURES),
 }
-COLOURS = ("#0072B2", "#D55E00", "#009E73")  # apart for colour-blind readers too
+COLOURS = ("#0072B2", "#D55E00", "#009E73")  # distinguishable with colour blindness
 
 Results = dict[str, dict[int, Trace]]
 
@@ -103,13 +103,16 @@ def play(rounds: int, runs: int, jobs: int) -> Results:
 
 def print_table(results: Results) -> None:
     best = finals(results["USS-PD"])
-    print(f"{'regret at the end':<22}{'mean':>8}{'95 % interval':>20}{'more than USS-PD':>26}")
+    print(f"{'final regret':<22}{'mean':>8}{'95 % interval':>20}{'more than USS-PD':>26}")
     for label, traces in results.items():
-        last = finals(traces)
-        at_end, more = mean_interval(list(last.values())), paired_difference(last, best)
-        beside = f"{more.value:.1f} ({more.low:.1f} to {more.high:.1f})" if last != best else ""
-        between = f"{at_end.low:.1f} to {at_end.high:.1f}"
-        print(f"{label:<22}{at_end.value:>8.1f}{between:>20}{beside:>26}")
+        regrets = finals(traces)
+        mean = mean_interval(list(regrets.values()))
+        excess = paired_difference(regrets, best)
+        interval = f"{mean.low:.1f} to {mean.high:.1f}"
+        comparison = ""
+        if regrets != best:
+            comparison = f"{excess.value:.1f} ({excess.low:.1f} to {excess.high:.1f})"
+        print(f"{label:<22}{mean.value:>8.1f}{interval:>20}{comparison:>26}")
 
 
 def draw(results: Results, path: Path) -> None:
@@ -131,7 +134,7 @@ def draw(results: Results, path: Path) -> None:
     axes.set_xlim(0, rounds[-1])
     axes.set_ylim(0, None)
     axes.set_xlabel("rounds")
-    axes.set_ylabel("regret so far")
+    axes.set_ylabel("cumulative regret")
     axes.set_title(
         f"Mean regret of {len(traces)} runs, with 95 % confidence bands", loc="left", fontsize=11
     )
@@ -147,11 +150,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=1500, help="of each run (default 1500)")
-    parser.add_argument("--runs", type=int, default=10, help="of each policy (default 10)")
-    parser.add_argument("--jobs", type=int, default=1, help="threads that do them (default 1)")
-    parser.add_argument("--out", type=Path, default=Path("own_policy.png"), help="the picture")
+    parser.add_argument("--rounds", type=int, default=1500, help="rounds per run (default: 1500)")
+    parser.add_argument("--runs", type=int, default=10, help="runs per policy (default: 10)")
+    parser.add_argument("--jobs", type=int, default=1, help="number of threads (default: 1)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("own_policy.png"),
+        help="file for the picture; must not exist (default: own_policy.png)",
+    )
     options = parser.parse_args()
+    if options.out.exists():
+        parser.error(f"--out: {options.out} exists; delete it or choose another file")
     results = play(options.rounds, options.runs, options.jobs)
     print_table(results)
     draw(results, options.out)

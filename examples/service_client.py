@@ -1,14 +1,14 @@
-"""A service that decides, and a clinic that uses it: 400 patients, over HTTP.
+"""A clinic that uses the Stopwise service over HTTP for 400 patients.
 
-Starts ``stopwise serve`` in a process of its own, on a free port and with a store that is removed
-at the end. Then, as any program that uses the service would:
+The example starts ``stopwise serve`` in a separate process, on a free port and with a temporary
+store. Then it uses the service as any client would:
 
-- creates a cascade of three tests;
-- runs a round for each patient: asks how deep to test, runs those tests, reports the outputs;
-- has every tenth patient examined, drawn at random, and reports the right answer (a label);
-- asks for the reasons of two decisions, and prints what was saved.
+- it creates a cascade of three tests;
+- it runs a round for each patient: gets a decision, runs the tests, and reports their outputs;
+- it examines a random tenth of the patients and reports the correct answer as a label;
+- it requests the reasons of two decisions, and prints the savings.
 
-Nobody else learns who was ill: the service compares the tests with each other.
+For the other patients the service only compares the tests with each other.
 """
 
 import argparse
@@ -35,7 +35,7 @@ TESTS = {
     "insulin": (1.0, 1.0, -0.30, 0.02),
 }
 TRUTH = (1.0, 1.0, -0.30)
-EXAMINED = 0.1  # share of the patients who are examined
+EXAMINED = 0.1  # share of patients with a label
 Patient = tuple[float, float]
 
 
@@ -46,8 +46,13 @@ def running_service() -> Iterator[str]:
         paths = [str(Path(str(sw.__file__)).parents[1]), os.environ.get("PYTHONPATH", "")]
         service = subprocess.Popen(
             [
-                *(sys.executable, "-m", "stopwise", "serve", "--port", "0"),
-                *("--store", str(Path(folder, "clinic.db")), "--log-level", "warning"),
+                sys.executable,
+                "-m",
+                "stopwise",
+                "serve",
+                "--port=0",
+                "--log-level=warning",
+                f"--store={Path(folder, 'clinic.db')}",
             ],
             stdout=subprocess.PIPE,
             text=True,
@@ -56,10 +61,10 @@ def running_service() -> Iterator[str]:
         assert service.stdout is not None
         try:
             line = service.stdout.readline()  # "Listening on http://127.0.0.1:41233 (…"
-            found = [word for word in line.split() if word.startswith("http://")]
-            if not found:
+            urls = [word for word in line.split() if word.startswith("http://")]
+            if not urls:
                 raise RuntimeError(f"the service did not start: {line or 'see above'}")
-            yield found[0]
+            yield urls[0]
         finally:
             service.terminate()
             service.wait(60)
@@ -67,9 +72,9 @@ def running_service() -> Iterator[str]:
 
 
 def tests(rng: np.random.Generator, calls: Counter[str]) -> list[Callable[[Patient], str]]:
-    """Return the arms: simulations here, models or laboratories in production."""
+    """Return simulated arms; in production they would call models or laboratories."""
 
-    def made(name: str) -> Callable[[Patient], str]:
+    def new_test(name: str) -> Callable[[Patient], str]:
         risk_weight, bmi_weight, threshold, noise = TESTS[name]
 
         def test(patient: Patient) -> str:
@@ -80,7 +85,7 @@ def tests(rng: np.random.Generator, calls: Counter[str]) -> list[Callable[[Patie
 
         return test
 
-    return [made(name) for name in TESTS]
+    return [new_test(name) for name in TESTS]
 
 
 def truth(patient: Patient) -> str:
@@ -89,7 +94,7 @@ def truth(patient: Patient) -> str:
 
 
 def run_clinic(client: sw.Client, patients: int, seed: int) -> dict[str, Any]:
-    """Run a round for each patient; return the figures."""
+    """Run a round for each patient; return the results."""
     rng = np.random.default_rng(seed)
     client.create(
         NAME, CASCADE, context=["risk", "bmi"], features=sw.Polynomial(degree=2), forced_rounds=50
@@ -126,19 +131,19 @@ def report(figures: dict[str, Any]) -> None:
         runs = figures["calls"].get(name, 0)
         print(f"{name:<10}{cost:>6.2f}{figures['stops'][name]:>14}{runs:>6}")
     everything = CASCADE.cost("insulin")
-    print(f"\ncost a patient   {figures['cost']:.3f}; every test for everybody: {everything:.3f}")
-    print(f"saved            {figures['saved']:.0%}, exploration included")
-    print(f"wrong            {figures['errors']:.1%} of patients")
-    print("\nWhat the service decides now, and why:")
-    for words, opened in (("plainly ill", figures["plain"]), ("a close case", figures["close"])):
-        print(f"  {words}: {opened.reason}")
+    print(f"\ncost per patient   {figures['cost']:.3f} (all tests: {everything:.3f})")
+    print(f"saved              {figures['saved']:.0%}, including exploration")
+    print(f"wrong              {figures['errors']:.1%} of patients")
+    print("\nCurrent decisions and their reasons:")
+    for case, opened in (("clearly ill", figures["plain"]), ("borderline", figures["close"])):
+        print(f"  {case}: {opened.reason}")
 
 
 def main(patients: int = 400, seed: int = 0) -> dict[str, Any]:
     with running_service() as url, sw.Client(url) as client:
-        print(f"a service is at {url}", flush=True)
+        print(f"Service at {url}", flush=True)
         if not client.ready(wait=60):
-            raise RuntimeError("the service did not get ready within a minute")
+            raise RuntimeError("the service was not ready within a minute")
         figures = run_clinic(client, patients, seed)
         report(figures)
         state = client.state()
@@ -150,9 +155,15 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--patients", type=int, default=400, help="how many (default 400)")
-    parser.add_argument("--seed", type=int, default=0, help="of the patients and the tests")
+    parser.add_argument(
+        "--patients", type=int, default=400, help="number of patients (default: 400)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the patients and the tests (default: 0)"
+    )
     options = parser.parse_args()
     if options.patients < 60:
-        parser.error("--patients: take at least 60, the first 50 are exploration")
+        parser.error(
+            f"--patients must be at least 60, got {options.patients}: the first 50 are exploration"
+        )
     main(options.patients, options.seed)

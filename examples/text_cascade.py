@@ -7,10 +7,10 @@ one before:
     words      0.08    logistic regression on the words of the ticket
     phrases    0.25    a neural network on its words and phrases
 
-For most tickets the keywords are enough. Some use no keyword; there the other words decide. Some
-mention one thing and mean another ("this is not about the invoice but about my login"); they need
-phrases. The policy never learns which is which, or what a ticket was about. It sees a few numbers
-that cost nothing, and whether the arms that ran agree. Costs are in units of one error.
+For most tickets the keywords are enough. Some contain no keyword and need the other words. Some
+mention one topic but mean another ("this is not about the invoice but about my login") and need
+phrases. The policy sees neither the kind nor the topic of a ticket, only a few cheap counts and
+whether the arms that ran agree. Costs are in units of one error.
 """
 
 import argparse
@@ -28,19 +28,19 @@ import stopwise as sw
 CASCADE = sw.Cascade(costs=[0.005, 0.08, 0.25], names=["keywords", "words", "phrases"])
 TOPICS = ("account", "billing", "outage")
 
-# -------------------------------------------------------------------- a little grammar of tickets
+# ------------------------------------------------------------------------- a generator of tickets
 
 KEYWORDS = {
     "account": ("password", "login", "username"),
     "billing": ("invoice", "refund", "charged"),
     "outage": ("down", "offline", "error"),
 }
-COMPLAINTS = {  # with a keyword
+COMPLAINTS = {  # contain a keyword
     "account": ("i forgot my password", "my login is refused", "please change my username"),
     "billing": ("the invoice is wrong", "i want a refund", "you charged me twice"),
     "outage": ("the site is down", "your service is offline", "i get an error on every page"),
 }
-HINTS = {  # without
+HINTS = {  # contain no keyword
     "account": ("i cannot get into my profile", "who can see my data", "please delete me"),
     "billing": ("the price has doubled", "money left my card", "this month cost too much"),
     "outage": ("nothing loads any more", "the page stays white", "it is very slow today"),
@@ -51,33 +51,33 @@ CLOSINGS = ("thanks", "please help", "regards", "i am waiting", "can you look at
 
 class Ticket(NamedTuple):
     text: str
-    topic: str  # the truth; no arm and no policy sees it
+    topic: str  # the truth, which neither arms nor policies see
 
 
 def write_ticket(random: np.random.Generator) -> Ticket:
-    """Write a ticket: plain (60 %), without a keyword (20 %), or about this and not about that."""
+    """Write a plain ticket (60 %), one without a keyword (20 %), or one with a contrast (20 %)."""
     this, that = random.permutation(TOPICS)[:2]
     kind = random.random()
     if kind < 0.6:
         matter = random.choice(COMPLAINTS[this])
     elif kind < 0.8:
         matter = random.choice(HINTS[this])
-    else:  # the same words for either topic: only their order differs
-        meant, ruled_out = random.choice(KEYWORDS[this]), random.choice(KEYWORDS[that])
-        matter = f"this is not about {ruled_out} but about {meant}"
+    else:  # only the order of the words reveals the topic
+        keyword, other = random.choice(KEYWORDS[this]), random.choice(KEYWORDS[that])
+        matter = f"this is not about {other} but about {keyword}"
         if random.random() < 0.5:
-            matter = f"this is about {meant} but not about {ruled_out}"
-    parts = (random.choice(OPENINGS), matter, random.choice(CLOSINGS))
-    words = [mistyped(word, random) for part in parts for word in part.split()]
+            matter = f"this is about {keyword} but not about {other}"
+    phrases = (random.choice(OPENINGS), matter, random.choice(CLOSINGS))
+    words = [with_typo(word, random) for phrase in phrases for word in phrase.split()]
     return Ticket(" ".join(words), str(this))
 
 
-def mistyped(word: str, random: np.random.Generator) -> str:
-    """Return the word, in 2 % of cases without one of its letters."""
+def with_typo(word: str, random: np.random.Generator) -> str:
+    """Return the word, with a missing letter in 2 % of cases."""
     if len(word) < 2 or random.random() > 0.02:
         return word
-    place = int(random.integers(len(word)))
-    return word[:place] + word[place + 1 :]
+    i = int(random.integers(len(word)))
+    return word[:i] + word[i + 1 :]
 
 
 def tickets(n: int, seed: int) -> list[Ticket]:
@@ -89,7 +89,7 @@ def tickets(n: int, seed: int) -> list[Ticket]:
 
 
 def topics_named(text: str) -> list[str]:
-    """Return the topics of which a keyword occurs."""
+    """Return the topics with a keyword in the text."""
     words = set(text.split())
     return [topic for topic in TOPICS if words & set(KEYWORDS[topic])]
 
@@ -99,7 +99,7 @@ def keyword_rule(text: str) -> str:
 
 
 def trained(examples: Sequence[Ticket]) -> list[Any]:
-    """Return the three arms; two have learned from past tickets that somebody sorted by hand."""
+    """Return the three arms; two are trained on labelled tickets."""
     texts, topics = [t.text for t in examples], [t.topic for t in examples]
     words = make_pipeline(CountVectorizer(), LogisticRegression(C=10, max_iter=1000))
     phrases = make_pipeline(
@@ -110,17 +110,17 @@ def trained(examples: Sequence[Ticket]) -> list[Any]:
 
 
 def context(text: str) -> list[float]:
-    """Return what can be counted for nothing, each within [−1, 1]."""
-    named, words = len(topics_named(text)), text.split()
+    """Return cheap counts, each scaled to [−1, 1]."""
+    n_topics, words = len(topics_named(text)), text.split()
     contrast = any(word in ("but", "not", "no") for word in words)
-    return [min(named, 2) - 1, float(contrast), min(len(words), 30) / 15 - 1]
+    return [min(n_topics, 2) - 1, float(contrast), min(len(words), 30) / 15 - 1]
 
 
 # ---------------------------------------------------------------------------------- the comparison
 
 
 def main(rounds: int = 4000, seed: int = 0, *, quiet: bool = False) -> dict[str, dict[str, float]]:
-    """Run the cascade; return, by policy, its error rate, cost, total loss and shares of depth."""
+    """Run the cascade; return error rate, cost, total loss and share of deep stops by policy."""
     write = (lambda *_: None) if quiet else print
     stages = trained(tickets(1500, seed + 1000))
     live = tickets(rounds, seed)
@@ -129,7 +129,7 @@ def main(rounds: int = 4000, seed: int = 0, *, quiet: bool = False) -> dict[str,
     runner = sw.Runner(policy, stages, context=context)
     played = list(runner.run_many(ticket.text for ticket in live))
 
-    # the answers of every arm, to compare with; a live system never sees this
+    # the answers of every arm, for comparison; they are not available in production
     texts = [ticket.text for ticket in live]
     full = [[keyword_rule(text) for text in texts], *(arm.predict(texts) for arm in stages[1:])]
     truth = np.array([ticket.topic for ticket in live])
@@ -148,7 +148,7 @@ def main(rounds: int = 4000, seed: int = 0, *, quiet: bool = False) -> dict[str,
         shares = "  ".join(f"{share:4.0%}" for share in depth)
         write(f"{name:<17}{error:>8.3f}{cost:>8.3f}{error + cost:>8.3f}   {shares}")
 
-    write("\nWhat it does now, and the answers of the arms:")
+    write("\nAnswers of the arms that now run:")
     for text in (
         "hello the invoice is wrong thanks",
         "hey the page stays white please help",
@@ -163,7 +163,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=4000, metavar="N", help="tickets (4000)")
-    parser.add_argument("--seed", type=int, default=0, help="of the tickets (0)")
+    parser.add_argument(
+        "--rounds", type=int, default=4000, metavar="N", help="number of tickets (default: 4000)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the tickets (default: 0)")
     options = parser.parse_args()
     main(options.rounds, options.seed)

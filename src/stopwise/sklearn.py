@@ -1,5 +1,5 @@
 """A cascade of scikit-learn classifiers that is itself a scikit-learn classifier."""
-# scikit-learn has no types, so strict checking finds nothing but that.
+# scikit-learn has no type annotations, so strict checking reports only their absence.
 # pyright: basic
 
 import threading
@@ -41,31 +41,37 @@ except ImportError as error:
     raise MissingPackageError.of("stopwise.sklearn", "scikit-learn 1.6", "sklearn") from error
 
 
-NOT_FITTED = "prefit=True needs fitted estimators; if clones are made: FrozenEstimator(%(name)s)"
+NOT_FITTED = (
+    "prefit=True requires fitted estimators; under clone or a grid search, pass "
+    "FrozenEstimator(%(name)s)"
+)
 NO_Y = "fit requires y to be passed, but the target y is None; only prefit=True needs no labels"
 
 
 class CascadeClassifier(ClassifierMixin, _BaseComposition):
-    """Run classifiers in order of cost, each only on the rows for which it is worth its price.
+    """Run classifiers in order of cost, each only on the rows for which it is worth its cost.
 
     Parameters
     ----------
     estimators : list of classifiers, or of (name, classifier)
-        The cheapest first. Parameters of those with names can be set: ``small__C=10``.
+        In order of cost, the cheapest first. Parameters of named estimators can be set:
+        ``small__C=10``.
     costs : list of float, dict of float by name, or Cascade
-        The cost of running each estimator itself, in units of one wrong answer, or in the currency
-        of ``error_cost``. A `Cascade` has its own units.
+        The cost of running each estimator (not cumulative), in units of one wrong answer, or in the
+        currency of ``error_cost``. A `Cascade` has its own units.
     error_cost : float, optional
         The cost of one wrong answer, if ``costs`` are prices.
     policy : str or callable, optional
-        Decides where to stop: a name in ``stopwise.POLICIES``, or called as ``(cascade, features=…,
-        context_dim=…)``. By default `USSLaplace`, which learns from y; `USSAnchor` without y.
+        The policy that decides where to stop: a name in ``stopwise.POLICIES``, or a callable
+        ``(cascade, reveals=…, context_dim=…)``. By default `USSLaplace`, which learns from y, or
+        `USSAnchor` without y.
     context : callable, optional
-        Makes of X a table of a few numbers a row, known before the first estimator.
+        Returns a few numbers per row of X, known before the first estimator.
     prefit : bool
-        The estimators are fitted. `fit` needs rows new to them; y may be None, or hold None.
+        Whether the estimators are already fitted. `fit` then needs rows that they have not seen; y
+        may be None or contain None.
     cv : int or splitter
-        How held-out answers are made for the policy to learn from, unless ``prefit``.
+        Cross-validation for the held-out answers from which the policy learns, unless ``prefit``.
 
     Examples
     --------
@@ -99,9 +105,12 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         self.cv = cv
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit the estimators, then let the policy learn where they disagree, and who is right."""
+        """Fit the estimators, then train the policy on their held-out answers."""
         if len(self.estimators) < 2 or len({isinstance(e, tuple) for e in self.estimators}) > 1:
-            raise InvalidInputError("give two or more estimators, with names for all or for none")
+            raise InvalidInputError(
+                "estimators must be two or more classifiers, either all with names or none, got "
+                f"{short_repr(self.estimators)}"
+            )
         names, estimators = zip(*self._named(), strict=True)
         self._validate_names(names)
         self._check_stages()
@@ -112,7 +121,10 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
             for estimator in estimators:
                 check_is_fitted(estimator, msg=NOT_FITTED)
             if len({isinstance(c, str) for e in estimators for c in e.classes_}) > 1:
-                raise InvalidInputError("classes are text and numbers: fit all on the same classes")
+                raise InvalidInputError(
+                    "the classes of the estimators are both text and numbers; fit all estimators "
+                    "on the same classes"
+                )
             self.estimators_ = list(estimators)
             self.classes_ = np.unique(np.concatenate([e.classes_ for e in estimators]))
             codes, tables = self._ask_all(estimators, X)
@@ -123,7 +135,9 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
             check_classification_targets(y)
             self.classes_, rows = np.unique(y, return_counts=True)
             if isinstance(self.cv, int) and (most := rows.max(initial=0)) < self.cv:
-                raise InvalidInputError(f"n_samples={most} a class is too few: lower cv={self.cv}")
+                raise InvalidInputError(
+                    f"cv={self.cv} is too large: the largest class has n_samples={most}; lower cv"
+                )
             self.estimators_ = [cast(Any, clone(e)).fit(X, y) for e in estimators]
             codes, tables = self._ask_held_out(estimators, X, y)
         context = self._context(X)
@@ -131,93 +145,97 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         create = partial(make, kind) if isinstance(kind, str) else kind
         self.policy_ = create(cascade, reveals=2, context_dim=context.shape[1])
         self._learn_all(context, codes, tables, y)
-        # Depths are stored in here because predict may not set attributes of an estimator.
+        # A holder for depths, because predict must not set attributes of an estimator.
         self._last_batch = threading.local()
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the answer of the estimator at which each row stops; learns nothing."""
+        """Return the answer of the estimator at which each row stops; does not learn."""
         answers, _ = self._play(X)
         return self.classes_[answers]
 
     @available_if(lambda self: all(hasattr(e, "predict_proba") for _, e in self._named()))
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probabilities given by the estimator at which each row stops.
+        """Return the probabilities of the estimator at which each row stops.
 
-        The most probable class is not the answer of an estimator with another decision threshold.
+        If an estimator has its own decision threshold, its answer may differ from the most probable
+        class.
         """
         _, probabilities = self._play(X, probabilities=True)
         return probabilities
 
     def learn(self, X: Any) -> NDArray[Any]:
-        """Predict, and learn from where the estimators that ran disagree; no labels are needed.
+        """Predict, and learn from the disagreement of the estimators that ran, without labels.
 
-        A few rows go to the last estimator at random, to see what early stops hide.
+        A few rows go to the last estimator at random, to measure disagreement that early stops
+        hide.
         """
         answers, _ = self._play(X, learn=True)
         return self.classes_[answers]
 
     @property
     def depths_(self) -> Ints:
-        """The estimator at which each row stopped, of the rows last predicted in this thread."""
+        """The index of the estimator at which each row of this thread's last call stopped."""
         check_is_fitted(self)
         if not hasattr(self._last_batch, "depths"):
             raise AttributeError(
-                "no rows were predicted in this thread: call predict or learn first"
+                "depths_ and cost_ need predictions in this thread; call predict or learn first"
             )
         return self._last_batch.depths
 
     @property
     def cost_(self) -> float:
-        """The mean cost of these rows."""
-        depths = self.depths_  # first: it says if there are none
+        """The mean cost per row of this thread's last call."""
+        depths = self.depths_  # raises if there are none
         return float(self.policy_.cascade.cumulative[depths].mean())
 
     def _check_stages(self) -> None:
-        """Refuse stages that are not classifiers, and frozen ones that would not be held out."""
+        """Reject stages that are not classifiers, and frozen ones without prefit."""
         for name, estimator in self._named():
             if not is_classifier(estimator):
                 raise InvalidInputError(
-                    f"a cascade takes only classifiers; {name!r} is not one: "
-                    f"{short_repr(estimator)}"
+                    f"estimators must be classifiers, got {name!r}: {short_repr(estimator)}"
                 )
             if self.prefit:
                 continue
             if isinstance(estimator, FrozenEstimator):
                 raise InvalidInputError(
-                    f"{name!r} is frozen, so its answers to the rows of X cannot be held out; fit "
-                    "all estimators, then pass prefit=True and rows that are new to them"
+                    f"{name!r} is frozen, so its answers to X cannot be held out; fit all "
+                    "estimators, then pass prefit=True and rows that they have not seen"
                 )
-            parts = estimator.get_params(deep=True).values()
-            if any(isinstance(part, FrozenEstimator) and is_classifier(part) for part in parts):
+            values = estimator.get_params(deep=True).values()
+            if any(isinstance(value, FrozenEstimator) and is_classifier(value) for value in values):
                 warnings.warn(
-                    f"{name!r} contains a frozen classifier, whose answers cannot be held out: "
-                    "the rows of X must be new to it",
+                    f"{name!r} contains a frozen classifier, whose answers cannot be held out; "
+                    "pass rows of X that it has not seen",
                     stacklevel=3,
                 )
 
     def _cascade(self, names: tuple[str, ...]) -> Cascade:
-        """Return the cascade of these stages, from costs of any kind."""
+        """Return the cascade of these stages for any kind of ``costs``."""
         costs: Any = self.costs
         n = len(names)
         if isinstance(costs, Cascade):
-            return self._given_cascade(costs, names)
+            return self._named_cascade(costs, names)
         if isinstance(costs, Mapping):
-            for name in names:
-                if name not in costs:
-                    raise InvalidInputError(f"no cost for {name!r}; costs has {list(costs)}")
             for name in costs:
                 if name not in names:
                     raise InvalidInputError(
-                        f"no estimator is named {name!r}; {suggestion(name, names)}"
+                        f"costs has the unknown estimator {name!r}; {suggestion(name, names)}"
+                    )
+            for name in names:
+                if name not in costs:
+                    raise InvalidInputError(
+                        f"costs must have a cost for {name!r}, got {list(costs)}"
                     )
             costs = [costs[name] for name in names]
         n_costs = np.size(costs)
         if n_costs != n:
-            noun = "cost" if n_costs == 1 else "costs"
-            raise InvalidInputError(f"{n_costs} {noun} for {n} estimators: give one for each")
+            raise InvalidInputError(
+                f"costs must have one cost for each of {n} estimators, got {n_costs}"
+            )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CostUnitWarning)  # below, in terms of this class
+            warnings.simplefilter("ignore", CostUnitWarning)  # reported below for this class
             if self.error_cost is None:
                 advice = "if they are prices, pass error_cost=, the cost of one wrong answer"
                 cascade = Cascade(costs, names)
@@ -228,27 +246,32 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
             warnings.warn(f"{doubt}; {advice}", CostUnitWarning, stacklevel=3)
         return cascade
 
-    def _given_cascade(self, given: Cascade, names: tuple[str, ...]) -> Cascade:
-        """Return a cascade that was passed as ``costs``, with the names of the stages."""
+    def _named_cascade(self, cascade: Cascade, names: tuple[str, ...]) -> Cascade:
+        """Return the cascade passed as ``costs``, with the names of the stages."""
         if self.error_cost is not None:
-            raise InvalidInputError("costs is a Cascade, which has its own units: omit error_cost")
-        if given.n_arms != len(names):
-            raise InvalidInputError(f"a cascade of {given.n_arms} arms for {len(names)} estimators")
-        default_names = tuple(f"arm {i}" for i in range(given.n_arms))
-        if given.names == default_names:
-            return Cascade.from_dict(given.to_dict() | {"names": names})
-        has_names = isinstance(self.estimators[0], tuple)
-        if has_names and given.names != names:
             raise InvalidInputError(
-                f"the arms of the cascade are {given.names}: name them {names}, in the order "
-                "of the estimators"
+                "error_cost must be omitted if costs is a Cascade, which has its own units"
             )
-        return given
+        if cascade.n_arms != len(names):
+            raise InvalidInputError(
+                f"costs must be a cascade of {len(names)} arms, one per estimator, got "
+                f"{cascade.n_arms}"
+            )
+        default_names = tuple(f"arm {i}" for i in range(cascade.n_arms))
+        if cascade.names == default_names:
+            return Cascade.from_dict(cascade.to_dict() | {"names": names})
+        has_names = isinstance(self.estimators[0], tuple)
+        if has_names and cascade.names != names:
+            raise InvalidInputError(
+                f"the arms of the cascade must be named after the estimators, {names}, got "
+                f"{cascade.names}"
+            )
+        return cascade
 
     def _learn_all(self, context: Floats, codes: Ints, tables: list[Floats], y: Any) -> None:
-        """Learn from rows that all estimators have answered."""
+        """Learn from rows with the answers of all estimators."""
         policy, last = self.policy_, codes.shape[1] - 1
-        order = np.random.default_rng(0).permutation(len(context))  # rows may be sorted by class
+        order = np.random.default_rng(0).permutation(len(context))  # X may be sorted by class
         revealed = [_revealed(codes[:, arm], table) for arm, table in enumerate(tables)]
         contexts = np.hstack([context, *revealed])[order]
         codes = codes[order]
@@ -259,7 +282,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         if y is None or not policy.learns_from_labels:
             return
         labels, answers = np.asarray(y, dtype=object)[order], self.classes_[codes]
-        labels[[str(v != v) != "False" for v in labels]] = None  # NaN, or the NA of pandas
+        labels[[str(v != v) != "False" for v in labels]] = None  # NaN or pandas.NA
         right, labelled = right_arms(answers, labels)
         record = RecordedRounds(contexts, differ, record.answered, failed, right, labelled)
         for t in np.flatnonzero(labelled & differ.any(axis=1)).tolist():
@@ -272,11 +295,11 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
     ) -> tuple[Ints, Floats]:
         """Run each estimator on the rows that reach it; return answers and probabilities.
 
-        The last estimator gives either its answers or, if ``probabilities``, its probabilities.
-        Answers are complete only without, and probabilities only with it.
+        The last estimator gives its answers or, with ``probabilities``, its probabilities. So
+        answers are complete only without ``probabilities``, and probabilities only with it.
         """
         check_is_fitted(self)
-        if getattr(X, "ndim", 2) > 1:  # else the estimators say what is wrong, if anything is
+        if getattr(X, "ndim", 2) > 1:  # otherwise the estimators validate X
             validate_data(self, X, reset=False, skip_check_array=True)
         (X,) = indexable(X)
         policy, n, last = self.policy_, _num_samples(X), len(self.estimators_) - 1
@@ -296,10 +319,10 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
                 differ[rows, k] = codes[rows, pairs[k][0]] != codes[rows, arm]
             if arm == last:
                 break
-            found = self._probabilities(estimator, reached, codes[rows, arm])
-            table[rows] = found
+            stage_table = self._probabilities(estimator, reached, codes[rows, arm])
+            table[rows] = stage_table
             start, answered = context.shape[1] + 2 * arm, np.full(len(rows), arm + 1)
-            contexts[rows, start : start + 2] = _revealed(codes[rows, arm], found)
+            contexts[rows, start : start + 2] = _revealed(codes[rows, arm], stage_table)
             reached = RecordedRounds(contexts[rows], differ[rows], answered, failed[rows])
             stops = batch.should_stop_many(policy, reached)
             rule_stops[rows[stops]] = np.minimum(rule_stops[rows[stops]], arm)
@@ -314,7 +337,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         return codes[np.arange(n), depths], table
 
     def _ask_all(self, estimators: Sequence[Any], X: Any) -> tuple[Ints, list[Floats]]:
-        """Return all answers to all rows, and the probabilities of all stages but the last."""
+        """Return the answers of all stages, and the probabilities of all but the last."""
         columns: list[Ints] = []
         tables: list[Floats] = []
         for arm, estimator in enumerate(estimators):
@@ -324,9 +347,9 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         return np.column_stack(columns), tables
 
     def _ask_held_out(self, estimators: Sequence[Any], X: Any, y: Any) -> tuple[Ints, list[Floats]]:
-        """Return the same by clones, none of which was fitted on the rows that it answers.
+        """Return the same from clones that were fitted without the rows that they answer.
 
-        This is `cross_val_predict` for two methods at once: it would fit clones for each.
+        `cross_val_predict` would fit the clones again for each of the two methods.
         """
         n, last = _num_samples(X), len(estimators) - 1
         codes = np.zeros((n, last + 1), np.int64)
@@ -334,7 +357,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         times_held_out = np.zeros(n, np.int64)
         splitter = cast(Any, check_cv(self.cv, y, classifier=True))
         for train, test in splitter.split(X, y):
-            # All stages get the same X, so if one takes a kernel matrix, all do.
+            # All stages get the same X, so either all or none take a kernel matrix.
             train_X, train_y = _safe_split(estimators[0], X, y, train)
             test_X, _ = _safe_split(estimators[0], X, y, test, train)
             clones = [cast(Any, clone(e)).fit(train_X, train_y) for e in estimators]
@@ -344,37 +367,39 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
                 table[test] = fold_table
             times_held_out[test] += 1
         if (times_held_out != 1).any():
-            raise InvalidInputError(f"cv must hold out every row exactly once, unlike {self.cv!r}")
+            raise InvalidInputError(f"cv must hold out every row exactly once, got {self.cv!r}")
         return codes, tables
 
     def _codes(self, arm: int, estimator: Any, X: Any) -> Ints:
-        """Return an estimator's answers as positions in classes_."""
+        """Return an estimator's answers as indices into classes_."""
         answers = np.asarray(estimator.predict(X))
         same = answers[:, None] == self.classes_
         for answer in answers[~same.any(axis=1)].tolist():
             name, _ = self._named()[arm]
             raise InvalidInputError(
-                f"{name!r} answers {answer!r}, which is not among the classes, "
+                f"{name!r} answers {answer!r}, which is not one of the classes "
                 f"{short_repr(self.classes_.tolist())}"
             )
         return same.argmax(axis=1)
 
     def _probabilities(self, estimator: Any, X: Any, codes: Ints | None = None) -> Floats:
-        """Return an estimator's probabilities of classes_; without predict_proba, 1 for answers."""
+        """Return the probabilities of classes_; 1 for the answer without predict_proba."""
         if not hasattr(estimator, "predict_proba"):
             return np.eye(len(self.classes_))[codes]
-        found = np.asarray(estimator.predict_proba(X))
+        table = np.asarray(estimator.predict_proba(X))
         if np.array_equal(estimator.classes_, self.classes_):
-            return found
+            return table
         same = np.asarray(estimator.classes_)[:, None] == self.classes_
-        return found[:, same.argmax(axis=0)] * same.any(axis=0)
+        return table[:, same.argmax(axis=0)] * same.any(axis=0)
 
     def _context(self, X: Any) -> Floats:
         n = _num_samples(X)
-        given = np.asarray(self.context(X) if self.context else np.zeros((n, 0)), np.float64)
-        if given.ndim not in (1, 2) or len(given) != n:
-            raise InvalidContextError(f"context must give {n} rows, not the shape {given.shape}")
-        return given if given.ndim == 2 else given[:, None]
+        context = np.asarray(self.context(X) if self.context else np.zeros((n, 0)), np.float64)
+        if context.ndim not in (1, 2) or len(context) != n:
+            raise InvalidContextError(
+                f"context must return {n} rows, one per row of X, got shape {context.shape}"
+            )
+        return context if context.ndim == 2 else context[:, None]
 
     def _named(self) -> list[tuple[str, Any]]:
         if all(isinstance(e, tuple) for e in self.estimators):
@@ -382,15 +407,15 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         return [(f"{type(e).__name__}-{k}", e) for k, e in enumerate(self.estimators)]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters, with ``deep`` also those of named estimators."""
+        """Return the parameters; with ``deep``, including those of named estimators."""
         return self._get_params("estimators", deep=deep)
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, also those of named estimators."""
+        """Set parameters, including those of named estimators."""
         return self._set_params("estimators", **params)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Omit the last batch: it can be large, and belongs to a thread."""
+        """Omit the last batch, which can be large and belongs to a thread."""
         state = dict(cast(Any, super().__getstate__()))
         state.pop("_last_batch", None)
         return state
@@ -410,9 +435,10 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
 
 
 def negative_loss(estimator: Any, X: Any, y: Any) -> float:
-    """Score a `CascadeClassifier` by minus its error rate and mean cost: ``scoring=negative_loss``.
+    """Return minus the loss of a `CascadeClassifier`, for ``scoring=negative_loss``.
 
-    It can be the last step of a `Pipeline` or the best estimator of a search.
+    The loss is the error rate plus the mean cost. The cascade may be the last step of a `Pipeline`
+    or the best estimator of a search.
 
     Examples
     --------
@@ -435,7 +461,7 @@ def negative_loss(estimator: Any, X: Any, y: Any) -> float:
 
 
 def _find_cascade(estimator: Any) -> CascadeClassifier:
-    """Return the cascade that answers for a pipeline, a search or a frozen estimator."""
+    """Return the cascade inside a pipeline, a search or a frozen estimator."""
     inner = estimator
     while not isinstance(inner, CascadeClassifier):
         if isinstance(inner, FrozenEstimator):
@@ -446,20 +472,20 @@ def _find_cascade(estimator: Any) -> CascadeClassifier:
             inner = inner.best_estimator_
         else:
             raise InvalidInputError(
-                "negative_loss needs a CascadeClassifier, alone, as the last step of a pipeline or "
-                f"as the best estimator of a search; got {type(inner).__name__}"
+                "negative_loss needs a CascadeClassifier, or one as the last step of a pipeline or "
+                f"the best estimator of a search, got {type(inner).__name__}"
             )
     return inner
 
 
 def _revealed(codes: Ints, table: Floats) -> Floats:
-    """Return what an arm reveals: the lead of its answer over the next class, and its log-odds.
+    """Return what an arm reveals: the margin of its answer over the next class, and its log-odds.
 
-    The lead is negative for an answer that is not the most probable class.
+    The margin is negative for an answer that is not the most probable class.
     """
     rows = np.arange(len(table))
     answer = table[rows, codes]
     others = table.copy()
     others[rows, codes] = 0.0
-    odds = np.clip(answer, 1e-9, 1 - 1e-9)  # surer tells nothing more
+    odds = np.clip(answer, 1e-9, 1 - 1e-9)  # avoid infinite log-odds
     return np.column_stack([answer - others.max(axis=1), np.log(odds / (1 - odds))])

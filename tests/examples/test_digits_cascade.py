@@ -1,7 +1,6 @@
-"""The digits: what the documentation claims of the cascade holds on a shorter stream, at its seed.
+"""The digits example: the claims of the documentation, on a shorter stream.
 
-One setting for all ten cost vectors; exploration counts. The models are scikit-learn's, so figures
-move a little with its version; the margins here are several times that.
+Results vary slightly with the version of scikit-learn; the margins are several times larger.
 """
 
 from pathlib import Path
@@ -13,7 +12,9 @@ from sklearn.datasets import load_digits
 from examples import digits_cascade as example
 
 
-def test_what_the_documentation_claims(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_match_the_documentation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     played = example.main(rounds=8000, live=300, out=tmp_path / "digits.png")
     results = {result.name: result for result in played}
     printed = capsys.readouterr().out
@@ -32,7 +33,7 @@ def test_what_the_documentation_claims(tmp_path: Path, capsys: pytest.CaptureFix
     assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_table_equals_running_round_by_round() -> None:
+def test_precomputed_play_equals_the_runner() -> None:
     random = np.random.default_rng(5)
     pixels, digits = map(np.asarray, load_digits(return_X_y=True))
     models = example.train(pixels[:900] / 16, digits[:900], random)
@@ -50,7 +51,7 @@ def test_the_table_equals_running_round_by_round() -> None:
 
     contexts, outputs = example.contexts_of(models, images)
     assert (example.new_policy(costs).run(contexts, outputs) == live).all()
-    for t, done in enumerate(rounds):  # a round knows what its stages revealed, and no more
+    for t, done in enumerate(rounds):  # the context has the values revealed by the stages that ran
         ran = len(done.outputs)
         assert done.context == pytest.approx(contexts[t, : min(ran + 1, 3)])
         assert done.outputs == tuple(outputs[t, :ran])

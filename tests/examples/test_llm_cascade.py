@@ -1,4 +1,4 @@
-"""The example of the language models: real HTTP, real failures, a log that can be read."""
+"""The language model example: HTTP requests, failures, and its log."""
 
 import asyncio
 import dataclasses
@@ -21,7 +21,7 @@ def port() -> Iterator[int]:
     server.server_close()
 
 
-def test_it_saves_much_and_logs_every_round(
+def test_example_saves_cost_and_logs_every_round(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "rounds.jsonl"
@@ -41,21 +41,21 @@ def test_it_saves_much_and_logs_every_round(
 
 
 def question(model: str, low: float, high: float) -> str:
-    """Find a question whose chance falls between two values."""
+    """Return a question whose pseudo-random number is between two values."""
     texts = (f"What is {n} + 1? Answer with the number only." for n in range(1, 1_000_000))
-    return next(text for text in texts if low < llm_cascade.chance(model, text) < high)
+    return next(text for text in texts if low < llm_cascade.uniform(model, text) < high)
 
 
-def ask(port: int, text: str, impatient_with: str | None = None) -> sw.Round:
-    """Ask all models; wait for the answer of all but one."""
+def ask(port: int, text: str, with_timeout: str | None = None) -> sw.Round:
+    """Ask all models; only one keeps its short timeout."""
     stages = [llm_cascade.stage(port, model) for model in llm_cascade.CASCADE.names]
-    stages = [s if s.name == impatient_with else dataclasses.replace(s, timeout=60) for s in stages]
+    stages = [s if s.name == with_timeout else dataclasses.replace(s, timeout=60) for s in stages]
     policy = sw.FixedDepth(llm_cascade.CASCADE)
     functions = {"context": llm_cascade.context, "canonical": llm_cascade.canonical}
     return asyncio.run(sw.Runner(policy, stages, **functions).arun(text))
 
 
-def test_answers_in_different_words_agree_and_calls_cost_by_their_tokens(port: int) -> None:
+def test_differently_formatted_answers_agree_and_calls_cost_by_tokens(port: int) -> None:
     done = ask(port, "What is 2 + 3? Answer with the number only.")
     assert done.outputs == ("5", "5", "5")
     answers = [answer["choices"][0]["message"]["content"] for answer in done.answers]
@@ -66,10 +66,10 @@ def test_answers_in_different_words_agree_and_calls_cost_by_their_tokens(port: i
     assert done.costs == pytest.approx(expected)
 
 
-def test_a_failing_model_and_a_slow_one_end_the_round(port: int) -> None:
+def test_failed_and_slow_calls_end_the_round(port: int) -> None:
     done = ask(port, question("small", 0.500, 0.505))
     assert done.failure == sw.Failure(0, "error", "RuntimeError: the model is overloaded")
     assert done.answer is None
-    done = ask(port, question("medium", 0.750, 0.754), impatient_with="medium")
+    done = ask(port, question("medium", 0.750, 0.754), with_timeout="medium")
     assert done.failure == sw.Failure(1, "timeout", "no answer within 1 s")
     assert len(done.outputs) == 1

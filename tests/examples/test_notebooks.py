@@ -1,4 +1,4 @@
-"""The notebooks: they run from top to bottom in a fresh process, and are kept without outputs."""
+"""The notebooks run in a fresh process, and are stored without outputs."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NOTEBOOKS = {  # the last line that each prints begins so
+NOTEBOOKS = {  # the beginning of the last printed line
     "first_cascade": "  1 → 2: ",
     "text_cascade": "hi there this is not about login but about refund → ",
     "triage_log": "Costs are in units of one wrong answer",
@@ -32,12 +32,12 @@ def cells(name: str) -> list[dict[str, Any]]:
     return notebook["cells"]
 
 
-def test_each_notebook_is_here() -> None:
+def test_all_notebooks_are_tested() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.ipynb")} == set(NOTEBOOKS)
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_it_runs_from_top_to_bottom(name: str) -> None:
+def test_notebook_runs(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error::UserWarning", "-c", RUNNER, f"{name}.ipynb"],
         cwd=EXAMPLES,
@@ -51,7 +51,7 @@ def test_it_runs_from_top_to_bottom(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_it_is_kept_without_outputs(name: str) -> None:
+def test_notebook_is_stored_without_outputs(name: str) -> None:
     code = [cell for cell in cells(name) if cell["cell_type"] == "code"]
     assert len(code) >= 5
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)

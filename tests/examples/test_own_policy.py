@@ -1,4 +1,4 @@
-"""ε-greedy: a policy from outside, with the whole protocol, in an experiment and in workers."""
+"""The ε-greedy example: a custom policy that follows the full protocol."""
 
 import runpy
 import subprocess
@@ -20,10 +20,10 @@ WORLD = research.LogisticArms(CASCADE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9
 
 @pytest.fixture(scope="module")
 def example() -> Iterator[dict[str, Any]]:
-    known = dict(sw.POLICIES)
+    registered = dict(sw.POLICIES)
     yield runpy.run_path(str(FILE), run_name="own_policy")
-    sw.POLICIES.clear()  # what it has registered is not for other tests
-    sw.POLICIES.update(known)
+    sw.POLICIES.clear()  # unregister it for other tests
+    sw.POLICIES.update(registered)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def policy(example: dict[str, Any]) -> Any:
     return example["EpsilonGreedy"](CASCADE, sw.Polynomial(degree=1), context_dim=2, seed=1)
 
 
-def test_every_way_to_play_it_decides_the_same(policy: Any) -> None:
+def test_all_entry_points_give_the_same_decisions(policy: Any) -> None:
     batch = WORLD.sample(300, np.random.default_rng(0))
     assert batch.outputs is not None
     outputs = batch.outputs
@@ -46,18 +46,18 @@ def test_every_way_to_play_it_decides_the_same(policy: Any) -> None:
         np.testing.assert_array_equal(twin.state()["theta"], policy.state()["theta"])
 
 
-def test_it_follows_the_protocol(policy: Any) -> None:
+def test_policy_follows_the_protocol(policy: Any) -> None:
     sw.check_policy(policy)
     sw.check_policy(type(policy)(CASCADE, context_dim=3, epsilon=0.5))
 
 
-def test_it_goes_on_from_its_state(policy: Any) -> None:
+def test_policy_continues_from_its_state(policy: Any) -> None:
     sw.simulate(policy, WORLD, rounds=100)
     twin = type(policy)(CASCADE, sw.Polynomial(degree=1), 2, **policy.parameters())
     twin.restore(policy.state())
     np.testing.assert_array_equal(twin.state()["rounds"], [100])
-    one, other = (sw.simulate(p, WORLD, rounds=50, seed=2).stops for p in (policy, twin))
-    np.testing.assert_array_equal(one, other)
+    stops, twin_stops = (sw.simulate(p, WORLD, rounds=50, seed=2).stops for p in (policy, twin))
+    np.testing.assert_array_equal(stops, twin_stops)
 
 
 def test_uss_pd_has_less_regret_than_much_exploration(example: dict[str, Any]) -> None:
@@ -68,7 +68,7 @@ def test_uss_pd_has_less_regret_than_much_exploration(example: dict[str, Any]) -
     assert best < 0.8 * worst
 
 
-def test_it_runs_as_a_script_in_two_threads(
+def test_script_runs_in_two_threads(
     example: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = subprocess.run(

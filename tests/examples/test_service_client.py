@@ -1,16 +1,16 @@
-"""The service's example: it runs, and what it prints is what happened."""
+"""The service example: consistent results and output."""
 
 import pytest
 
 from examples import service_client
 
 
-def test_it_saves_and_prints_what_happened(capsys: pytest.CaptureFixture[str]) -> None:
+def test_example_saves_cost_and_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
     figures = service_client.main(patients=200, seed=1)
     printed = capsys.readouterr().out
     assert figures["patients"] == figures["learned"] == 200
     assert sum(figures["stops"].values()) == 200
-    # arms were run as deep as was decided, and no deeper
+    # arms were run exactly as deep as decided
     history, glucose, insulin = (figures["calls"][name] for name in service_client.TESTS)
     assert history == 200
     assert glucose == 200 - figures["stops"]["history"]
@@ -19,5 +19,5 @@ def test_it_saves_and_prints_what_happened(capsys: pytest.CaptureFixture[str]) -
     assert figures["cost"] == pytest.approx(costs / 200)
     assert figures["saved"] == pytest.approx(1 - costs / 200 / 0.32)
     assert figures["saved"] > 0.05  # 50 of the 200 explore at full cost
-    assert f"{figures['saved']:.0%}, exploration included" in printed
+    assert f"{figures['saved']:.0%}, including exploration" in printed
     assert figures["plain"].reason in printed

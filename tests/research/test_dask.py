@@ -1,4 +1,4 @@
-"""A Dask cluster: a real scheduler, real workers, one of them killed."""
+"""A Dask cluster with a scheduler and workers, one of which is killed."""
 
 import json
 import os
@@ -21,12 +21,12 @@ from tests.cli.conftest import rounds
 from tests.helpers.log_files import save
 from tests.research.campaigns import TASKS, done, expected, python, same, wait_until
 
-HERE = ("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0")
+LOCAL = ("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0")
 
 
 @contextmanager
 def running(*arguments: str) -> Iterator[int]:
-    """Run a dask command until the end of the block; yield its process id."""
+    """Run a dask command during the block; yield its process id."""
     process = python("-m", "dask", *arguments)
     try:
         yield process.pid
@@ -37,11 +37,11 @@ def running(*arguments: str) -> Iterator[int]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield the address of a scheduler, and the process ids of it and its three workers by name."""
+    """Yield the address of a scheduler, and its process id and those of three workers by name."""
     file = tmp_path / "scheduler.json"
-    worker = ("worker", *HERE, "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny")
+    worker = ("worker", *LOCAL, "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny")
     with ExitStack() as stack:
-        scheduler = ("scheduler", *HERE, "--port", "0", "--scheduler-file", str(file))
+        scheduler = ("scheduler", *LOCAL, "--port", "0", "--scheduler-file", str(file))
         pids = {"scheduler": stack.enter_context(running(*scheduler))}
         wait_until(file.exists)
         pids |= {
@@ -58,49 +58,53 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, int]]]:
 def replay_by_tenants(
     address: str, victim: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Replay a log, the same although a worker is killed."""
+    """Replay a log while a worker is killed, with the same result."""
     monkeypatch.setattr(partitions, "MAX_TASK_ROWS", 400)  # many tasks
     columns = {name: column.tolist() for name, column in rounds(6000).items()}
     columns["clinic"] = [f"clinic {t * t % 17}" for t in range(6000)]
     log = sw.Log(save(tmp_path / "log.parquet", columns))
     cascade = sw.Cascade([0.02, 0.1, 0.25], names=log.arms)
-    given: dict[str, Any] = {"policies": ["uss-pd", "thompson"], "by": "clinic", "weights": (1, 2)}
-    expected = sw.replay(log, cascade, jobs=1, **given).to_json()
-    left: list[int] = []
+    options: dict[str, Any] = {
+        "policies": ["uss-pd", "thompson"],
+        "by": "clinic",
+        "weights": (1, 2),
+    }
+    expected = sw.replay(log, cascade, jobs=1, **options).to_json()
+    remaining: list[int] = []
 
-    def progress(stage: str, done: int, of: int) -> None:
-        if stage == "replaying" and not left:
-            left.append(of - done)
+    def progress(stage: str, done: int, total: int) -> None:
+        if stage == "replaying" and not remaining:
+            remaining.append(total - done)
             os.kill(victim, signal.SIGKILL)
 
-    found = sw.replay(log, cascade, executor="dask", address=address, progress=progress, **given)
-    assert left[0] > 2
-    assert found.to_json() == expected
+    replay = sw.replay(log, cascade, executor="dask", address=address, progress=progress, **options)
+    assert remaining[0] > 2
+    assert replay.to_json() == expected
 
 
-def test_the_work_of_a_killed_worker_is_done_by_another_and_a_lost_cluster_is_named(
+def test_tasks_of_a_killed_worker_are_repeated_and_a_lost_cluster_is_reported(
     cluster: tuple[str, dict[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, pids = cluster
     replay_by_tenants(address, pids["a"], tmp_path, monkeypatch)
     with (
         DaskExecutor(address) as executor,
-        distributed.Client(address, set_as_default=False) as onlooker,
+        distributed.Client(address, set_as_default=False) as observer,
     ):
-        wait_until(lambda: len(onlooker.scheduler_info()["workers"]) == 2)  # of three
+        wait_until(lambda: len(observer.scheduler_info()["workers"]) == 2)  # of three
         results = executor.run(run_task, TASKS)
-        found = done([next(results)])
+        traces = done([next(results)])
 
-        def holders() -> list[str]:  # workers with results that nobody has fetched yet
-            keys = cast("dict[str, list[str]]", onlooker.has_what())  # the client is not async
+        def holders() -> list[str]:  # workers with results that have not been fetched
+            keys = cast("dict[str, list[str]]", observer.has_what())  # the client is not async
             return [worker for worker, held in keys.items() if held]
 
         wait_until(lambda: bool(holders()))
-        victim = onlooker.scheduler_info()["workers"][holders()[0]]["name"]
+        victim = observer.scheduler_info()["workers"][holders()[0]]["name"]
         os.kill(pids[victim], signal.SIGKILL)
-        wait_until(lambda: len(onlooker.scheduler_info()["workers"]) == 1)
-        found |= done(results)
-        assert same(found, expected())
+        wait_until(lambda: len(observer.scheduler_info()["workers"]) == 1)
+        traces |= done(results)
+        assert same(traces, expected())
         results = executor.run(run_task, TASKS)
         next(results)
         os.kill(pids["scheduler"], signal.SIGKILL)
@@ -109,14 +113,15 @@ def test_the_work_of_a_killed_worker_is_done_by_another_and_a_lost_cluster_is_na
 
 
 @pytest.mark.slow
-def test_a_cluster_made_here_gives_the_same_numbers() -> None:
+def test_local_cluster_gives_the_same_traces() -> None:
     with DaskExecutor(jobs=1) as executor:
-        found = done(executor.run(run_task, TASKS[:3])) | done(executor.run(run_task, TASKS[20:23]))
-    assert len(found) == 6
-    assert all(trace.agrees(expected()[name]) for name, trace in found.items())
+        traces = done(executor.run(run_task, TASKS[:3]))
+        traces |= done(executor.run(run_task, TASKS[20:23]))
+    assert len(traces) == 6
+    assert all(trace.agrees(expected()[name]) for name, trace in traces.items())
 
 
-def test_a_scheduler_that_does_not_answer_is_named() -> None:
+def test_unreachable_scheduler_is_reported() -> None:
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "500ms"}),
         DaskExecutor("tcp://127.0.0.1:1") as executor,

@@ -1,4 +1,4 @@
-"""A campaign that is killed or interrupted resumes: nothing lost, nothing done twice."""
+"""Killed and interrupted campaigns resume without losing or repeating runs."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from tests.research.campaigns import (
     same,
 )
 
-# A campaign that waits to be killed when it has done enough runs, and says how many had finished.
+# A campaign that, after enough runs, prints how many have finished and waits to be killed.
 SCRIPT = """
 import concurrent.futures, json, sys
 import msgspec
@@ -52,19 +52,19 @@ def stored(store: RunStore) -> Runs:
     return by_name(trace for spec in SPECS for trace in store.get(spec).values())
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_campaign_that_is_stopped_resumes(tmp_path: Path, how: signal.Signals) -> None:
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGINT])
+def test_stopped_campaign_resumes(tmp_path: Path, signum: signal.Signals) -> None:
     path = tmp_path / "runs.db"
     texts = [spec.to_json() for spec in SPECS]
     process = python("-c", SCRIPT, json.dumps([str(path), 7, texts, len(SEEDS)]))
     assert process.stdout is not None
     finished = int(process.stdout.readline())
-    os.killpg(process.pid, how)
-    complaints = ended(process)
-    assert process.returncode == -how
-    if how == signal.SIGINT:
-        assert complaints.count("Traceback") == 1  # the campaign's own, and none of the workers
-        assert complaints.endswith("KeyboardInterrupt\n")
+    os.killpg(process.pid, signum)
+    stderr = ended(process)
+    assert process.returncode == -signum
+    if signum == signal.SIGINT:
+        assert stderr.count("Traceback") == 1  # from the campaign, not from workers
+        assert stderr.endswith("KeyboardInterrupt\n")
     with RunStore(path) as store:
         before = stored(store)
         assert 7 <= len(before) <= finished < len(expected())

@@ -1,6 +1,6 @@
-"""The numbers of a run do not depend on how many threads the libraries take.
+"""Runs do not depend on the number of threads of numerical libraries.
 
-Sums cut into another number of pieces would differ in the last bit, and a decision with them.
+Sums split into another number of parts would differ in the last bit and could change a decision.
 """
 
 import json
@@ -31,9 +31,9 @@ for text in json.loads(sys.stdin.read()):
 """
 
 
-def test_the_number_of_threads_does_not_show() -> None:
+def test_runs_are_equal_for_any_number_of_library_threads() -> None:
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    one, four = (
+    single, four = (
         subprocess.run(
             [sys.executable, "-c", DIGEST],
             env=os.environ | dict.fromkeys(names, threads),
@@ -44,5 +44,5 @@ def test_the_number_of_threads_does_not_show() -> None:
         ).stdout.split()
         for threads in ("1", "4")
     )
-    assert len(set(one)) == len(SPECS)
-    assert four == one
+    assert len(set(single)) == len(SPECS)
+    assert four == single

@@ -1,4 +1,4 @@
-"""A store that several processes write to, and over which processes are killed."""
+"""A run store with several writing processes, some of them killed."""
 
 import subprocess
 from pathlib import Path
@@ -9,9 +9,9 @@ from stopwise.research.experiments.store import RunStore
 from tests.research.campaigns import PAIR, ended, python, wait_until
 
 SPEC = ExperimentSpec(PAIR, PolicySpec("random-depth"), rounds=10, checkpoints=5)
-FOR_EVER = 2**62
+ENDLESS = 2**62
 
-# Writers start together, so that they open the file, and perhaps create it, at the same time.
+# Writers start together, so that they open and possibly create the file at the same time.
 WRITER = """
 import sys
 import msgspec
@@ -31,7 +31,7 @@ with RunStore(path) as store:
 
 
 def write(path: Path, *ranges: tuple[int, int]) -> "list[subprocess.Popen[str]]":
-    """Start a process for each range of seeds, all at once."""
+    """Start a process for each range of seeds, simultaneously."""
     writers = [python("-c", WRITER, str(path), SPEC.to_json(), str(a), str(b)) for a, b in ranges]
     for writer in writers:
         assert writer.stdout is not None
@@ -51,19 +51,19 @@ def check(path: Path, at_least: int) -> None:
     assert all(trace.agrees(execute(SPEC, seed)) for seed, trace in stored.items())
 
 
-def test_processes_may_create_a_store_and_write_to_it_at_once(tmp_path: Path) -> None:
+def test_processes_can_create_and_write_a_store_simultaneously(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
-    for writer in write(path, (0, 20), (10, 30), (0, 30)):  # and may bring the same runs
+    for writer in write(path, (0, 20), (10, 30), (0, 30)):  # with overlapping seeds
         assert ended(writer) == ""
         assert writer.returncode == 0
     check(path, at_least=30)
 
 
-def test_writers_killed_at_any_moment_leave_complete_runs_only(tmp_path: Path) -> None:
+def test_killed_writers_leave_only_complete_runs(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     first = 0
     for enough in (1, 40):
-        (writer,) = write(path, (first, FOR_EVER))
+        (writer,) = write(path, (first, ENDLESS))
         wait_until(path.exists)
         with RunStore(path) as store:
             wait_until(lambda enough=enough, store=store: len(store.get(SPEC)) >= enough)

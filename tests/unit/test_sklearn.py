@@ -85,16 +85,16 @@ def copy_of(cascade: CascadeClassifier) -> CascadeClassifier:
     return pickle.loads(pickle.dumps(cascade))
 
 
-def test_it_is_an_estimator_as_scikit_learn_checks_it() -> None:
+def test_classifier_passes_check_estimator() -> None:
     cheap = DecisionTreeClassifier(max_depth=1, random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of checks that are skipped, and of tiny classes
-        found = check_estimator(
+        warnings.simplefilter("ignore")  # of skipped checks and small classes
+        checks = check_estimator(
             CascadeClassifier([cheap, GaussianNB()], [0.01, 0.05], cv=2), on_fail=None
         )
-    failed = [(one["check_name"], one["exception"]) for one in found if one["status"] == "failed"]
+    failed = [(c["check_name"], c["exception"]) for c in checks if c["status"] == "failed"]
     assert not failed
-    assert sum(one["status"] == "passed" for one in found) > 50
+    assert sum(check["status"] == "passed" for check in checks) > 50
 
 
 def test_total_loss_is_below_that_of_the_best_single_estimator() -> None:
@@ -109,7 +109,7 @@ def test_total_loss_is_below_that_of_the_best_single_estimator() -> None:
     assert set(cascade.depths_.tolist()) == {0, 1}
 
 
-def test_answer_and_probabilities_are_those_of_the_stage_at_which_a_row_stops() -> None:
+def test_answers_and_probabilities_are_those_of_the_last_stage_run() -> None:
     _, X, _, _ = digits()
     cascade = copy_of(fitted())
     answers = cascade.predict(X)
@@ -122,7 +122,7 @@ def test_answer_and_probabilities_are_those_of_the_stage_at_which_a_row_stops() 
     assert cascade.cost_ == pytest.approx(np.take(total, cascade.depths_).mean())
 
 
-def test_no_stage_is_called_more_often_than_needed() -> None:
+def test_stages_are_called_only_as_often_as_needed() -> None:
     X, X_new, y, _ = digits()
     counted = [Counting(estimator) for _, estimator in stages()]
     cascade = CascadeClassifier(counted, COSTS, cv=2).fit(X, y)
@@ -150,7 +150,7 @@ def rare_class() -> tuple[Any, Any, Any, Any]:
     return tuple(train_test_split(X, y, test_size=0.5, stratify=y, random_state=0))  # pyright: ignore[reportReturnType]
 
 
-def test_a_stage_answers_with_its_own_decision_threshold() -> None:
+def test_stages_keep_their_decision_thresholds() -> None:
     X, X_new, y, y_new = rare_class()
     tuned = [
         TunedThresholdClassifierCV(model, scoring="balanced_accuracy", cv=3)
@@ -174,7 +174,7 @@ def test_a_stage_answers_with_its_own_decision_threshold() -> None:
 
 
 @pytest.mark.parametrize("prefit", [False, True])
-def test_the_policy_learns_from_answers_not_from_the_most_probable_class(prefit: bool) -> None:
+def test_policy_learns_from_answers_not_from_the_most_probable_class(prefit: bool) -> None:
     """The stages differ only in their thresholds: the most probable classes never disagree."""
     X, X_new, y, y_new = rare_class()
     thresholds: list[Any] = [0.999, 0.5]
@@ -191,7 +191,7 @@ def test_the_policy_learns_from_answers_not_from_the_most_probable_class(prefit:
     assert labelled == (disagreements if prefit else pytest.approx(disagreements, rel=0.3))
 
 
-def test_whole_stages_stop_rows_as_rounds_step_by_step_do() -> None:
+def test_batch_stops_equal_rounds_step_by_step() -> None:
     _, X, _, _ = digits()
     X = X[:100]
     three = [("tree", DecisionTreeClassifier(max_depth=8, random_state=0)), *stages()]
@@ -208,7 +208,7 @@ def test_whole_stages_stop_rows_as_rounds_step_by_step_do() -> None:
     assert len(set(cascade.depths_.tolist())) > 1
 
 
-def test_it_is_tuned_in_a_pipeline_and_survives_pickling() -> None:
+def test_grid_search_in_a_pipeline_and_pickling() -> None:
     X, X_new, y, _ = digits()
     pipeline = make_pipeline(StandardScaler(), CascadeClassifier(stages(), COSTS, cv=2))
     grid = {
@@ -231,7 +231,7 @@ def test_named_estimators_can_be_replaced_and_their_parameters_set() -> None:
     assert isinstance(dict(cascade.estimators)["bayes"], DecisionTreeClassifier)
 
 
-def test_fitted_estimators_are_used_as_they_are_with_labels_some_or_none() -> None:
+def test_prefit_estimators_work_with_all_some_or_no_labels() -> None:
     X, X_new, y, y_new = digits()
     ready = [estimator.fit(X[:500], y[:500]) for _, estimator in stages()]
     some = y[500:].astype(object)
@@ -252,16 +252,16 @@ def test_fitted_estimators_are_used_as_they_are_with_labels_some_or_none() -> No
     assert kept.score(X_new, y_new) > 0.9
 
 
-def test_labels_that_no_estimator_could_give_are_pointed_out() -> None:
+def test_labels_that_no_estimator_can_give_cause_a_warning() -> None:
     X, _, y, _ = digits()
     ready = [estimator.fit(X, y) for _, estimator in stages()]
     with pytest.warns(sw.errors.LabelWarning):
         CascadeClassifier(ready, COSTS, prefit=True).fit(X, [f"digit {label}" for label in y])
 
 
-def test_learning_while_predicting_needs_no_labels_and_predicting_learns_nothing() -> None:
+def test_learn_needs_no_labels_and_predict_does_not_learn() -> None:
     X, X_new, y, _ = digits()
-    noise = np.random.default_rng(0).normal(0, 6, X_new.shape)  # a scanner that became worse
+    noise = np.random.default_rng(0).normal(0, 6, X_new.shape)  # a degraded scanner
     cascade = copy_of(fitted())
     before = cascade.policy_.rounds
     cascade.predict(X_new + noise)
@@ -275,7 +275,7 @@ def test_learning_while_predicting_needs_no_labels_and_predicting_learns_nothing
     assert (cascade.depths_ == 1).mean() != deep
 
 
-def test_data_frames_sparse_matrices_and_text_are_passed_on_as_they_are() -> None:
+def test_data_frames_sparse_matrices_and_texts_are_passed_through() -> None:
     X, X_new, y, _ = digits()
     names = [f"pixel{k}" for k in range(64)]
     cascade = CascadeClassifier(stages(), COSTS, cv=2).fit(pd.DataFrame(X, columns=names), y)
@@ -292,14 +292,14 @@ def test_data_frames_sparse_matrices_and_text_are_passed_on_as_they_are() -> Non
     assert spam.predict(["pills", "noon"]).tolist() == ["spam", "ham"]
 
 
-def test_an_estimator_without_probabilities_answers_and_reveals_nothing_more() -> None:
+def test_estimators_without_probabilities_are_supported() -> None:
     X, X_new, y, y_new = digits()
     cascade = CascadeClassifier([LinearSVC(max_iter=200, C=1e-4), KNeighborsClassifier()], COSTS)
     assert cascade.fit(X, y).score(X_new, y_new) > 0.9
     assert not hasattr(cascade, "predict_proba")
 
 
-def test_a_context_of_ones_own_is_known_before_the_first_stage() -> None:
+def test_context_is_available_before_the_first_stage() -> None:
     X, X_new, y, y_new = digits()
     ink = CascadeClassifier(stages(), COSTS, cv=2, context=lambda X: X.mean(axis=1))
     assert ink.fit(X, y).score(X_new, y_new) > 0.9
@@ -309,13 +309,13 @@ def test_a_context_of_ones_own_is_known_before_the_first_stage() -> None:
 
 
 @pytest.mark.parametrize("wrong", [lambda X: X[:2], lambda X: X[:, :, None], lambda X: 1.0])
-def test_a_context_must_have_a_row_for_each_row(wrong: Any) -> None:
+def test_context_must_have_one_row_per_row_of_X(wrong: Any) -> None:
     X, _, y, _ = digits()
-    with pytest.raises(sw.errors.InvalidContextError, match=f"must give {len(X)} rows"):
+    with pytest.raises(sw.errors.InvalidContextError, match=f"must return {len(X)} rows"):
         CascadeClassifier(stages(), COSTS, cv=2, context=wrong).fit(X, y)
 
 
-def test_labels_of_prefit_estimators_fit_the_rows_and_may_be_missing() -> None:
+def test_labels_for_prefit_estimators_match_the_rows_and_may_be_missing() -> None:
     X, X_new, y, _ = digits()
     ready = [estimator.fit(X[:500], y[:500]) for _, estimator in stages()]
     X, y = X[500:], y[500:]
@@ -347,13 +347,13 @@ class Fixed(ClassifierMixin, BaseEstimator):
 
 
 @pytest.mark.parametrize("answer", [99, "7"])
-def test_an_answer_that_is_no_class_is_refused(answer: Any) -> None:
+def test_answers_outside_the_classes_are_rejected(answer: Any) -> None:
     X, _, y, _ = digits()
     with pytest.raises(sw.errors.InvalidInputError, match=f"'Fixed-0' answers {answer!r}"):
         CascadeClassifier([Fixed(answer), GaussianNB()], COSTS, cv=2).fit(X, y)
 
 
-def test_prefit_estimators_know_classes_of_one_kind_and_not_all_of_them() -> None:
+def test_prefit_estimators_may_lack_classes_but_not_mix_types() -> None:
     X, X_new, y, y_new = digits()
     small, odd = y < 5, KNeighborsClassifier().fit(X, y)
     half = GaussianNB(var_smoothing=0.01).fit(X[small], y[small])
@@ -368,13 +368,13 @@ def test_prefit_estimators_know_classes_of_one_kind_and_not_all_of_them() -> Non
 @pytest.mark.parametrize(
     ("estimators", "costs", "message"),
     [
-        (stages(), [0.1], "1 cost for 2 estimators: give one for each"),
-        (stages(), [0.1] * 3, "3 costs for 2 estimators"),
-        ([], [], "give two or more"),
-        ([stages()[0], GaussianNB()], COSTS, "names for all or for none"),
+        (stages(), [0.1], "one cost for each of 2 estimators, got 1"),
+        (stages(), [0.1] * 3, "one cost for each of 2 estimators, got 3"),
+        ([], [], "two or more"),
+        ([stages()[0], GaussianNB()], COSTS, "all with names or none"),
     ],
 )
-def test_what_does_not_make_a_cascade_is_said(estimators: Any, costs: Any, message: str) -> None:
+def test_invalid_estimators_are_rejected(estimators: Any, costs: Any, message: str) -> None:
     X, _, y, _ = digits()
     with pytest.raises(sw.errors.InvalidInputError, match=message):
         CascadeClassifier(estimators, costs).fit(X, y)
@@ -404,23 +404,23 @@ def test_costs_can_be_a_cascade_or_prices_or_a_dict_by_name() -> None:
 @pytest.mark.parametrize(
     ("costs", "error_cost", "message"),
     [
-        ({"bayes": 0.1}, None, "no cost for 'near'"),
-        ({"bayes": 0.1, "near": 0.2, "far": 0.3}, None, "no estimator is named 'far'"),
-        (sw.Cascade([0.1] * 3), None, "a cascade of 3 arms for 2 estimators"),
-        (sw.Cascade(COSTS, names=["near", "bayes"]), None, "in the order of the estimators"),
+        ({"bayes": 0.1}, None, "must have a cost for 'near'"),
+        ({"bayes": 0.1, "near": 0.2, "far": 0.3}, None, "unknown estimator 'far'"),
+        (sw.Cascade([0.1] * 3), None, "a cascade of 2 arms, one per estimator, got 3"),
+        (sw.Cascade(COSTS, names=["near", "bayes"]), None, "must be named after the estimators"),
         (sw.Cascade(COSTS), 1000, "error_cost"),
         (COSTS, 0, "error_cost"),
-        (0.1, None, "one for each"),
-        ("0.1", None, "one for each"),
+        (0.1, None, "one cost for each"),
+        ("0.1", None, "one cost for each"),
     ],
 )
-def test_invalid_costs_are_refused(costs: Any, error_cost: Any, message: str) -> None:
+def test_invalid_costs_are_rejected(costs: Any, error_cost: Any, message: str) -> None:
     X, _, y, _ = digits()
     with pytest.raises(sw.errors.InvalidInputError, match=message):
         CascadeClassifier(stages(), costs, error_cost=error_cost).fit(X, y)
 
 
-def test_the_warning_of_large_costs_names_a_parameter_that_helps() -> None:
+def test_warning_about_large_costs_names_the_parameter_to_set() -> None:
     X, _, y, _ = digits()
     prices = [2, 40]
     with pytest.warns(sw.errors.CostUnitWarning, match="pass error_cost=") as caught:
@@ -434,7 +434,7 @@ def test_the_warning_of_large_costs_names_a_parameter_that_helps() -> None:
         CascadeClassifier(stages(), prices, error_cost=10, cv=2).fit(X[:200], y[:200])
 
 
-def test_the_scorer_finds_the_cascade_in_pipelines_and_searches() -> None:
+def test_negative_loss_finds_the_cascade_in_pipelines_and_searches() -> None:
     X, X_new, y, y_new = digits()
     X, y = X[:400], y[:400]
     pipeline = make_pipeline(StandardScaler(), CascadeClassifier(stages(), COSTS, cv=2))
@@ -457,7 +457,7 @@ def test_the_scorer_finds_the_cascade_in_pipelines_and_searches() -> None:
     assert negative_loss(alone, X_new, y_new) == -np.mean(answers != y_new) - alone.cost_
 
 
-def test_the_scorer_refuses_models_without_a_cascade() -> None:
+def test_negative_loss_rejects_models_without_a_cascade() -> None:
     X, _, y, _ = digits()
     with pytest.raises(sw.errors.InvalidInputError, match=r"needs a CascadeClassifier.*GaussianNB"):
         negative_loss(make_pipeline(StandardScaler(), GaussianNB()).fit(X, y), X, y)
@@ -474,7 +474,7 @@ def test_frozen_stages_require_prefit() -> None:
     CascadeClassifier(ready, COSTS, prefit=True).fit(X, y)
 
 
-def test_a_frozen_classifier_inside_a_stage_gives_a_warning() -> None:
+def test_frozen_classifier_inside_a_stage_causes_a_warning() -> None:
     X, _, y, _ = digits()
     bayes = FrozenEstimator(GaussianNB().fit(X[:500], y[:500]))
     inside = [("calibrated", CalibratedClassifierCV(bayes, cv=2)), stages()[1]]
@@ -484,22 +484,24 @@ def test_a_frozen_classifier_inside_a_stage_gives_a_warning() -> None:
     assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
     scaler = FrozenEstimator(StandardScaler().fit(X))
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a frozen transformer answers nothing
+        warnings.simplefilter("error")  # frozen transformers give no answers
         CascadeClassifier([make_pipeline(scaler, GaussianNB()), GaussianNB()], COSTS).fit(X, y)
 
 
 @pytest.mark.parametrize("prefit", [False, True])
-def test_a_stage_that_is_not_a_classifier_is_named(prefit: bool) -> None:
+def test_stages_that_are_not_classifiers_are_rejected(prefit: bool) -> None:
     X, _, y, _ = digits()
     wrong = [stages()[0], ("line", make_pipeline(StandardScaler(), LinearRegression()))]
     if prefit:
         wrong = [(name, estimator.fit(X, y)) for name, estimator in wrong]
-    with pytest.raises(sw.errors.InvalidInputError, match=r"only classifiers.*'line'") as error:
+    with pytest.raises(
+        sw.errors.InvalidInputError, match=r"must be classifiers, got 'line'"
+    ) as error:
         CascadeClassifier(wrong, COSTS, prefit=prefit).fit(X, y)
     assert len(str(error.value)) < 200
 
 
-def test_a_long_list_of_classes_is_shortened_in_messages() -> None:
+def test_long_lists_of_classes_are_shortened_in_messages() -> None:
     X = np.arange(1200.0)[:, None]
     y = np.repeat(np.arange(300), 4)
     estimators = [("fixed", Fixed(999)), ("tree", DecisionTreeClassifier())]
@@ -531,7 +533,7 @@ def test_pickles_and_copies_do_not_contain_the_last_batch() -> None:
         np.testing.assert_array_equal(fresh.predict(X), cascade.predict(X))
 
 
-def test_each_thread_reads_the_depths_of_its_own_rows() -> None:
+def test_depths_are_those_of_the_current_thread() -> None:
     _, X, _, _ = digits()
     cascade = copy_of(fitted())
     other_thread_done = threading.Barrier(2, timeout=30)
@@ -542,13 +544,13 @@ def test_each_thread_reads_the_depths_of_its_own_rows() -> None:
         return cascade.depths_
 
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(depths_of, [X[:100], X[100:]]))
-    assert [len(depths) for depths in found] == [100, len(X) - 100]
+        depths = list(pool.map(depths_of, [X[:100], X[100:]]))
+    assert list(map(len, depths)) == [100, len(X) - 100]
     cascade.predict(X)
-    np.testing.assert_array_equal(np.concatenate(found), cascade.depths_)
+    np.testing.assert_array_equal(np.concatenate(depths), cascade.depths_)
 
 
-def test_what_is_missing_is_said() -> None:
+def test_missing_fit_labels_or_predictions_are_reported() -> None:
     X, _, y, _ = digits()
     cascade = CascadeClassifier(stages(), COSTS)
     for name in ("depths_", "cost_"):
@@ -557,7 +559,7 @@ def test_what_is_missing_is_said() -> None:
     with pytest.raises(sw.errors.InvalidInputError, match="only prefit=True needs no labels"):
         cascade.fit(X)
     with pytest.raises(
-        sw.errors.InvalidInputError, match="n_samples=1 a class is too few: lower cv=5"
+        sw.errors.InvalidInputError, match=r"cv=5 is too large.* n_samples=1; lower cv"
     ):
         cascade.fit(X[:2], [0, 1])
     cascade.fit(X, y)
@@ -566,7 +568,7 @@ def test_what_is_missing_is_said() -> None:
             getattr(cascade, name)
 
 
-def test_without_scikit_learn_the_message_names_the_extra() -> None:
+def test_error_without_scikit_learn_names_the_extra() -> None:
     code = "import sys; sys.modules['sklearn'] = None; import stopwise.sklearn"
     done = subprocess.run([sys.executable, "-c", code], check=False, stderr=-1, text=True)
     assert "MissingPackageError" in done.stderr

@@ -99,7 +99,7 @@ def reproduce(
 
 
 def command_line(*arguments: str, **options: Any) -> str:
-    """Return the command that gives the same numbers; omits options that are None, False or 0.
+    """Return the command that gives the same numbers, without options set to None, False or 0.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""One run: the numbers of a simulation, decided by spec and seed alone."""
+"""Execution of runs: traces determined by spec and seed."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def spec(policy: str = "uss-pd", environment: EnvironmentSpec = WHERE) -> Experi
 
 
 @pytest.mark.parametrize("policy", sorted(sw.POLICIES))
-def test_a_trace_holds_the_numbers_of_a_simulation(policy: str) -> None:
+def test_trace_matches_a_simulation(policy: str) -> None:
     environment = WHERE.build()
     played = spec(policy).policy.build(environment.cascade, environment.context_dim, seed=5)
     # SeedSequence pads with zeros, so the stream of [5, 0] is that of 5
@@ -33,14 +33,14 @@ def test_a_trace_holds_the_numbers_of_a_simulation(policy: str) -> None:
     assert trace.depths.tolist() == [int((run.stops == i).sum()) for i in range(3)]
 
 
-def test_an_environment_without_error_rates() -> None:
+def test_environment_without_error_rates_has_no_total_cost() -> None:
     trace = execute(spec(environment=PAIR), seed=0)
     assert trace.total_cost is None
     assert trace.depths.sum() == 300
 
 
 @pytest.mark.parametrize("policy", ["uss-pd", "thompson", "uss-ts", "random-depth"])
-def test_runs_can_be_repeated_in_any_order(policy: str) -> None:
+def test_runs_are_reproducible_in_any_order(policy: str) -> None:
     first = {seed: execute(spec(policy), seed) for seed in (0, 1, 2)}
     build_environment.cache_clear()
     again = {seed: execute(spec(policy), seed) for seed in (2, 0, 1)}
@@ -49,11 +49,11 @@ def test_runs_can_be_repeated_in_any_order(policy: str) -> None:
     assert build_environment.cache_info().misses == 1
 
 
-def test_traces_agree_to_the_last_bit() -> None:
+def test_traces_agree_only_if_bits_are_equal() -> None:
     trace = execute(spec(), seed=0)
     assert trace.total_cost is not None
     assert trace.agrees(replace(trace, regret=trace.regret.copy()))
-    for wrong in (
+    for change in (
         {"seed": 1},
         {"key": "0" * 16},
         {"regret": np.nextafter(trace.regret, np.inf)},
@@ -64,20 +64,20 @@ def test_traces_agree_to_the_last_bit() -> None:
         {"rounds": trace.rounds[:-1]},
         {"regret": trace.regret.astype(np.float32)},
     ):
-        assert not trace.agrees(replace(trace, **wrong)), wrong
+        assert not trace.agrees(replace(trace, **change)), change
     zero = replace(trace, regret=np.zeros(7))
     assert not zero.agrees(replace(zero, regret=-np.zeros(7)))
     nan = replace(trace, regret=np.full(7, np.nan))
     assert nan.agrees(replace(nan, regret=nan.regret.copy()))
 
 
-def test_rounds_are_drawn_once_unless_they_are_too_many_and_are_read_only() -> None:
+def test_batches_of_short_runs_are_cached_and_all_are_read_only() -> None:
     for rounds in (100, runs.CACHED_ROUNDS + 1):
         batch, again = (draw_batch(WHERE, rounds, 3) for _ in range(2))
         assert (batch is again) == (rounds <= runs.CACHED_ROUNDS)
         np.testing.assert_array_equal(batch.contexts, again.contexts)
         arrays = [value for value in asdict(batch).values() if value is not None]
         assert len(arrays) == 7
-        for array in arrays:  # no policy can change what another sees
+        for array in arrays:  # policies share them
             with pytest.raises(ValueError, match="read-only"):
                 array[0] = 0

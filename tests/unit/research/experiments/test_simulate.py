@@ -1,4 +1,4 @@
-"""One run: the policy plays, and the environment measures what it lost."""
+"""Simulations: stops, costs and regret of policies in environments."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ ARMS = research.LogisticArms(CASCADE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9,
 
 
 class Pairs(research.Realizable):
-    """Says which pairs disagree, not what arms answer."""
+    """Returns the disagreement of pairs instead of outputs."""
 
     def sample(self, rounds: int, random: np.random.Generator) -> research.Batch:
         batch = super().sample(rounds, random)
@@ -34,7 +34,7 @@ in_both = pytest.mark.parametrize("world", WORLDS)
 
 @in_both
 @pytest.mark.parametrize("name", [*sw.POLICIES, *research.COMPARATORS])
-def test_every_policy_plays_every_world_it_can(name: str, world: str) -> None:
+def test_every_policy_plays_every_world_with_the_required_truth(name: str, world: str) -> None:
     spec: Any = research.PolicySpec(name)
     policy, twin = (spec.build(CASCADE, context_dim=2, seed=0) for _ in range(2))
     if (name, world) == ("supervised", "disagreements"):
@@ -60,13 +60,13 @@ def test_every_policy_plays_every_world_it_can(name: str, world: str) -> None:
 
 
 @in_both
-def test_the_oracle_has_no_regret(world: str) -> None:
+def test_oracle_has_no_regret(world: str) -> None:
     run = sw.simulate(research.Oracle(CASCADE), WORLDS[world], rounds=300)
     assert (run.regret == 0).all()
     assert len(set(run.stops.tolist())) > 1
 
 
-def test_regret_and_cost_are_those_of_the_truth() -> None:
+def test_regret_and_cost_match_the_error_rates() -> None:
     batch = ARMS.sample(200, np.random.default_rng(9))
     assert batch.error_rates is not None
     run = sw.simulate(sw.FixedDepth(CASCADE, depth=1), ARMS, rounds=200, seed=9)
@@ -78,7 +78,7 @@ def test_regret_and_cost_are_those_of_the_truth() -> None:
 
 @in_both
 @pytest.mark.parametrize("name", ["uss-ucb", "random-depth"])
-def test_undominated_regret_is_that_of_rounds_without_weak_dominance(name: str, world: str) -> None:
+def test_undominated_regret_is_from_rounds_without_weak_dominance(name: str, world: str) -> None:
     batch = WORLDS[world].sample(400, np.random.default_rng(8))
     run = measure(sw.make(name, CASCADE), batch)
     lost = np.diff(run.regret, prepend=0.0)
@@ -90,11 +90,11 @@ def test_undominated_regret_is_that_of_rounds_without_weak_dominance(name: str, 
         assert run.undominated[t] == pytest.approx(total, abs=1e-9)
     if world == "outputs":
         assert 0.0 < total < run.regret[-1]
-    else:  # Lemma 2 chose the optimum: weak dominance holds by definition
+    else:  # the optimal arm is that of Lemma 2, so weak dominance holds by definition
         assert total == 0.0 < run.regret[-1]
 
 
-def test_another_cascade_is_refused_and_the_difference_named() -> None:
+def test_different_cascades_are_rejected_with_the_difference() -> None:
     policy = sw.FixedDepth(sw.Cascade([0.1, 0.2]))
     with pytest.raises(sw.errors.InvalidOutputsError, match="10 rounds by 2 arms"):
         measure(policy, ARMS.sample(10, np.random.default_rng(0)))
@@ -104,6 +104,6 @@ def test_another_cascade_is_refused_and_the_difference_named() -> None:
 
 
 @pytest.mark.parametrize("rounds", [0, 2.5, "10"])
-def test_a_run_has_a_whole_number_of_rounds(rounds: Any) -> None:
+def test_rounds_must_be_a_positive_integer(rounds: Any) -> None:
     with pytest.raises(sw.errors.InvalidParameterError, match="rounds must be an integer >= 1"):
         sw.simulate(sw.FixedDepth(CASCADE), ARMS, rounds=rounds)

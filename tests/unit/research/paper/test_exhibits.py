@@ -1,4 +1,4 @@
-"""The exhibits: the paper's numbers, the choices beside them, and how claims are judged."""
+"""The exhibits: the paper's numbers, the choices, and the tests of claims."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
@@ -32,18 +32,25 @@ from stopwise.research.paper.tables import margins_of
 EVERYWHERE = {"USS-PD", "USS-PD-λI", "Thompson", "USS-UCB", "USS-TS", "clairvoyant"}
 Curves: TypeAlias = Mapping[tuple[str, str, str], Sequence[Sequence[float]]]
 
-# ------------------------------------------------------------------------------- what is to be run
+# ---------------------------------------------------------------------------------- required runs
 
 
-def test_every_table_and_figure_of_the_paper_is_there() -> None:
+def test_catalogue_has_every_table_and_figure_of_the_paper() -> None:
     assert list(EXHIBITS) == [
-        *("table1", "table2", "synthetic-regret", "supervised", "pima-cost", "margin-regret"),
-        *("heart-cost", "realizable-4", "realizable-5"),
+        "table1",
+        "table2",
+        "synthetic-regret",
+        "supervised",
+        "pima-cost",
+        "margin-regret",
+        "heart-cost",
+        "realizable-4",
+        "realizable-5",
     ]
 
 
 @pytest.mark.parametrize("exhibit", EXHIBITS.values(), ids=EXHIBITS.keys())
-def test_every_plot_has_all_policies_under_both_settings_and_a_setting_never_changes(
+def test_plots_have_all_policies_with_the_same_parameters_in_each_setting(
     exhibit: Exhibit,
 ) -> None:
     cells = exhibit.cells()
@@ -54,16 +61,16 @@ def test_every_plot_has_all_policies_under_both_settings_and_a_setting_never_cha
     assert {cell.spec.rounds for cell in cells} == {5000}
     for setting in SETTINGS:
         for instance in evidence.instances():
-            there = evidence.policies(setting.name, instance)
-            assert set(there) >= EVERYWHERE
-            assert len(there) == len(set(there))
+            policies = evidence.policies(setting.name, instance)
+            assert set(policies) >= EVERYWHERE
+            assert len(policies) == len(set(policies))
         for cell in cells:
             if (cell.setting, cell.policy) == (setting.name, "USS-PD"):
-                found = dict(cell.spec.policy.parameters)
-                assert found.pop("forced_rounds") > 0  # it follows from the contexts
+                parameters = dict(cell.spec.policy.parameters)
+                assert parameters.pop("forced_rounds") > 0  # determined by the contexts
                 fixed = {"delta": 0.05, "kappa": 0.25, "ridge": 1e-3}
-                assert found == fixed | {"sigma": setting.sigma}
-    # what takes the same parameters in both settings is one run
+                assert parameters == fixed | {"sigma": setting.sigma}
+    # policies with the same parameters in both settings share their runs
     specs = {(c.setting, c.instance, c.policy): c.spec for c in cells}
     for (setting, instance, policy), spec in specs.items():
         if setting == "literal" and spec.environment.name == "synthetic":
@@ -71,7 +78,7 @@ def test_every_plot_has_all_policies_under_both_settings_and_a_setting_never_cha
             assert shared == (policy == "Thompson")
 
 
-def test_the_number_of_repetitions_is_the_papers() -> None:
+def test_repetitions_are_those_of_the_paper() -> None:
     four, pima = EXHIBITS["realizable-4"], EXHIBITS["pima-cost"]
     full = [repetitions(four, policy, quick=False) for policy in ("USS-PD", "Thompson")]
     assert full == [500, 100]
@@ -82,11 +89,11 @@ def test_the_number_of_repetitions_is_the_papers() -> None:
 # -------------------------------------------------------------------------- the paper's own numbers
 
 
-def test_the_weak_dominance_fractions_are_those_printed() -> None:
+def test_weak_dominance_fractions_match_the_printed_ones() -> None:
     nothing = ClaimEvidence([], {})
     claims = [c for name in ("table1", "table2") for c in EXHIBITS[name].build(nothing).claims]
     assert [claim.verdict for claim in claims] == [HELD] * 3
-    # the ξ of table 1 is not the ξ₅ at which the figure draws the same instances
+    # table 1 lists ξ; the figure plots the same instances at ξ₅
     for costs in list(choices.SYNTHETIC_COSTS.values())[1:]:
         overall, last = margins_of(instances.synthetic(costs))
         assert 0 < overall < 1e-3 < last
@@ -97,9 +104,7 @@ def test_the_weak_dominance_fractions_are_those_printed() -> None:
 
 
 @pytest.mark.parametrize(("n_arms", "step"), [(4, 0.09), (5, 0.06)])
-def test_the_realizable_instances_are_those_of_the_captions_and_of_the_report(
-    n_arms: int, step: float
-) -> None:
+def test_realizable_instances_match_the_captions_and_the_report(n_arms: int, step: float) -> None:
     for case, xi in choices.REALIZABLE_MARGINS.items():
         cumulative = [0.1 + i * (step + (case - 1) * 0.01) for i in range(n_arms)]
         assert np.cumsum(choices.realizable_costs(n_arms, case)) == pytest.approx(cumulative)
@@ -108,24 +113,24 @@ def test_the_realizable_instances_are_those_of_the_captions_and_of_the_report(
         )
         assert np.bincount(batch.optimal, minlength=n_arms).min() > 100
         assert batch.margins.min() >= xi
-    # the formula of the report; sampling refuses what cannot exist
+    # the formula in the report; sampling rejects an impossible θ
     environment = build_environment(instances.realizable(n_arms, 1, 0.0))
     batch = environment.sample(20_000, np.random.default_rng(0))
     x = batch.contexts
     f = [x[:, 1], x[:, 2], -x[:, 1], -x[:, 2]]
     for i, j in environment.cascade.pairs():
         logit = -1.9 + 1.6 * x[:, 0] - 0.6 * i + 0.2 * f[i] + 0.03 * (j - i - 1)
-        found = batch.disagreement[:, i, j]
-        np.testing.assert_allclose(found, 1 / (1 + np.exp(-logit)), atol=1e-12)
+        p = batch.disagreement[:, i, j]
+        np.testing.assert_allclose(p, 1 / (1 + np.exp(-logit)), atol=1e-12)
 
 
-def test_if_the_captions_costs_were_summed_the_fifth_arm_would_be_optimal_nowhere() -> None:
+def test_with_summed_costs_of_the_captions_the_fifth_arm_is_never_optimal() -> None:
     for case in choices.REALIZABLE_MARGINS:
         summed = np.cumsum(np.cumsum(choices.realizable_costs(5, case)))
         assert summed[4] - summed[0] >= 1 - 1e-12  # more than any p_15 < 1
 
 
-def test_the_near_greedy_setting_takes_the_degree_that_its_rounds_allow() -> None:
+def test_near_greedy_setting_uses_the_degree_that_its_rounds_allow() -> None:
     first = choices.REAL_COSTS["instance 1"]
     heart = instances.heart(first)
     for environment, expected in (
@@ -164,19 +169,19 @@ def runs_like(curve: Sequence[float]) -> list[list[float]]:
 
 
 def noisy(curve: Sequence[float]) -> list[list[float]]:
-    """Return 52 runs whose fifths vary by some per cent around those of a curve."""
+    """Return 52 runs whose fifths vary by a few percent around those of a curve."""
     added = np.diff(curve, prepend=0.0)
     signs = np.array([[1, -1, 1, -1, 1], [-1, 1, 1, -1, -1], [1, 1, -1, 1, -1], [-1, -1, -1, 1, 1]])
     return np.cumsum(added * (1 + 0.02 * np.tile(signs, (13, 1))), axis=1).tolist()
 
 
 def steady(total: float) -> list[list[float]]:
-    """Return four runs that end close to a total."""
-    ends = (total - 1, total + 1, total - 0.5, total + 0.5)
-    return [[end * share for share in (0.2, 0.4, 0.6, 0.8, 1.0)] for end in ends]
+    """Return four linear runs with final values close to a total."""
+    finals = (total - 1, total + 1, total - 0.5, total + 0.5)
+    return [[final * share for share in (0.2, 0.4, 0.6, 0.8, 1.0)] for final in finals]
 
 
-def test_what_a_part_of_the_rounds_added() -> None:
+def test_added_is_the_increase_over_a_part_of_the_rounds() -> None:
     evidence = evidence_of({("s", "i", "p"): [[1, 3, 6, 10, 15], [0, 0, 0, 0, 7]]})
     assert evidence.added("s", "i", "p") == [15.0, 7.0]
     assert evidence.added("s", "i", "p", part=(0.2, 0.4)) == [2.0, 0.0]
@@ -184,7 +189,7 @@ def test_what_a_part_of_the_rounds_added() -> None:
     assert evidence.cost_per_round("s", "i", "p").value == pytest.approx(11 / 5000)
 
 
-def test_a_policy_without_a_setting_is_in_all_of_them() -> None:
+def test_policies_without_a_setting_appear_in_all_settings() -> None:
     evidence = evidence_of(
         {("s", "i", "mine"): [[1.0]], (BOTH, "i", "shared"): [[2.0]], ("t", "i", "mine"): [[3.0]]}
     )
@@ -193,7 +198,7 @@ def test_a_policy_without_a_setting_is_in_all_of_them() -> None:
     assert evidence.added("t", "i", "shared") == evidence.added("s", "i", "shared") == [2.0]
 
 
-def test_a_lead_is_paired_by_seed() -> None:
+def test_lead_is_paired_by_seed() -> None:
     runs = [[float(k)] for k in (100, 200, 300, 400)]
     better = [[v - d] for (v,), d in zip(runs, (10, 11, 9, 10), strict=True)]
     lead = evidence_of({("s", "i", "a"): better, ("s", "i", "b"): runs}).lead("s", "i", "a", "b")
@@ -226,7 +231,7 @@ def verdicts(exhibit: str, curves: Curves, text: str = "") -> list[str]:
         (4000, 3600, FAILED, "0.080", "0.020"),  # a part each
     ],
 )
-def test_a_lost_comparison_says_why(
+def test_failed_comparisons_split_the_loss_into_learning_and_rule(
     uss: float, clairvoyant: float, verdict: str, learning: str, rule: str
 ) -> None:
     exhibit = EXHIBITS["pima-cost"]
@@ -244,7 +249,7 @@ def test_a_lost_comparison_says_why(
     ("curve", "sublinear", "linear"),
     [(FLAT, HELD, FAILED), (ROOT, UNDECIDED, UNDECIDED), (LINE, FAILED, HELD)],
 )
-def test_sublinear_and_linear_regret_are_judged_by_the_linear_part(
+def test_growth_claims_are_tested_by_the_linear_part(
     curve: Sequence[float], sublinear: str, linear: str
 ) -> None:
     cases = {(s, case, "USS-PD"): noisy(curve) for s in NAMES for case in ("case 1", "case 2")}
@@ -254,7 +259,7 @@ def test_sublinear_and_linear_regret_are_judged_by_the_linear_part(
     assert verdicts("synthetic-regret", curves, "sub-linear") == [HELD, FAILED, FAILED] * 2
 
 
-def test_runs_that_do_not_agree_leave_growth_undecided() -> None:
+def test_growth_is_undecided_for_inconsistent_runs() -> None:
     wild = [[50, 50 + s, 50 + s, 50 + s, 50 + s + e] for s, e in ((20, 1), (1, 30), (9, 9))] * 20
     cases = {(s, "case 1", "USS-PD"): wild for s in NAMES}
     claims = claims_of("realizable-4", cases)
@@ -262,14 +267,14 @@ def test_runs_that_do_not_agree_leave_growth_undecided() -> None:
     assert all("undecided at this horizon" in claim.numbers for claim in claims)
 
 
-def test_growth_needs_many_runs_and_no_number_is_printed_for_few() -> None:
+def test_growth_is_not_estimated_from_few_runs() -> None:
     few = {(s, "case 1", "USS-PD"): noisy(FLAT)[:3] for s in NAMES}
     for claim in claims_of("realizable-4", few):
         assert claim.verdict == UNDECIDED
         assert claim.numbers == "3 runs are too few to fit its growth"
 
 
-def test_a_reason_is_given_for_failures_alone() -> None:
+def test_only_failed_claims_have_a_reason() -> None:
     curves = synthetic(FLAT, LINE, ROOT, FLAT)
     claims = claims_of("synthetic-regret", curves)
     assert {claim.verdict for claim in claims} == {HELD, FAILED, UNDECIDED}
@@ -297,15 +302,15 @@ def synthetic(*of_instances: Sequence[float]) -> Curves:
 
 
 @pytest.mark.parametrize(
-    ("ends", "expected"),
+    ("finals", "expected"),
     [
         ((300, 200, 100), HELD),
-        ((300, 200, 250), FAILED),  # one step up is enough
+        ((300, 200, 250), FAILED),  # a single increase is enough
         ((300, 200, 200), UNDECIDED),
     ],
 )
-def test_falling_regret_falls_at_every_step(ends: Sequence[float], expected: str) -> None:
-    curves = synthetic(LINE, *([end * s / 5 for s in range(1, 6)] for end in ends))
+def test_falling_regret_must_fall_at_every_step(finals: Sequence[float], expected: str) -> None:
+    curves = synthetic(LINE, *([final * s / 5 for s in range(1, 6)] for final in finals))
     assert verdicts("synthetic-regret", curves, "Regret falls from") == [expected] * 2
 
 
@@ -313,14 +318,14 @@ def test_falling_regret_falls_at_every_step(ends: Sequence[float], expected: str
     ("ours", "with_labels", "below", "closes"),
     [
         (FLAT, SLOW, HELD, HELD),
-        (SLOW, LINE, FAILED, UNDECIDED),  # the other way round, at a fixed pace
-        # behind once, and then by as much in every fifth: on average that shrinks, but it is not
-        # what the claim says
+        (SLOW, LINE, FAILED, UNDECIDED),  # reversed, with constant rates
+        # an initial gap and then equal increases: the average gap shrinks, but the gap per round
+        # does not
         ((120, 140, 160, 180, 200), (10, 20, 30, 40, 50), HELD, UNDECIDED),
         ((10, 20, 40, 70, 120), (10, 15, 20, 25, 30), HELD, FAILED),
     ],
 )
-def test_supervised_is_below_and_the_gap_of_a_round_closes(
+def test_supervised_regret_is_lower_and_the_gap_per_round_closes(
     ours: Sequence[float], with_labels: Sequence[float], below: str, closes: str
 ) -> None:
     curves = {
@@ -333,14 +338,14 @@ def test_supervised_is_below_and_the_gap_of_a_round_closes(
 
 
 @pytest.mark.parametrize(
-    ("ends", "expected"),
+    ("finals", "expected"),
     [((400, 300, 200, 100), HELD), ((400, 100, 200, 90), FAILED)],
 )
-def test_regret_that_rises_anywhere_does_not_fall_with_the_margin(
-    ends: Sequence[float], expected: str
+def test_regret_that_rises_at_any_step_does_not_fall_with_the_margin(
+    finals: Sequence[float], expected: str
 ) -> None:
     curves = {
-        (setting, name, "USS-PD"): steady(ends[min(k, len(ends) - 1)] - k)
+        (setting, name, "USS-PD"): steady(finals[min(k, len(finals) - 1)] - k)
         for family in margin_regret.FAMILIES.values()
         for k, name in enumerate(family)
         for setting in NAMES
@@ -361,8 +366,8 @@ def test_legends_lie_inside_their_figures() -> None:
         assert box.x1 <= figure.bbox.x1
 
 
-def test_verdicts_follow_the_interval_and_the_worst_part() -> None:
+def test_verdicts_follow_from_the_interval_and_the_worst_part() -> None:
     intervals = [Interval(2.0, low, high, 100) for low, high in ((1, 3), (-1, 5), (-5, -1))]
-    found: list[Verdict] = [verdict(interval) for interval in intervals]
-    assert found == [HELD, UNDECIDED, FAILED]
-    assert [all_of(found[:k]) for k in (1, 2, 3)] == found
+    verdicts: list[Verdict] = [verdict(interval) for interval in intervals]
+    assert verdicts == [HELD, UNDECIDED, FAILED]
+    assert [all_of(verdicts[:k]) for k in (1, 2, 3)] == verdicts
