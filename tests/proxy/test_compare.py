@@ -70,13 +70,19 @@ def test_a_comparison_that_is_not_transitive_still_gives_classes() -> None:
     assert [near(answer(text)) for text in ("1", "3", "2", "3.5", "9")] == [0, 1, 0, 1, 4]
 
 
-def test_a_round_without_stored_answers_accepts_only_classes_as_labels() -> None:
+WITHOUT_ANSWERS = Reported(0, 0, [0, 1], [b"0", b"1"], True, 0.0)  # answers are not in the log
+
+
+def test_a_round_without_stored_answers_accepts_classes_as_labels() -> None:
     comparison = Comparison("text", lambda a, b: a == b)
-    older = Reported(0, 0, [0, 1], [b"0", b"1"], True, 0.0)  # its answers are not in the log
-    assert comparison.label(1, older) == b"1"
-    for label in ("billing", "1", 2):
-        with pytest.raises(RequestError, match="were not stored"):
-            comparison.label(label, older)
+    assert comparison.label(1, WITHOUT_ANSWERS) == b"1"
+
+
+@pytest.mark.parametrize("label", ["billing", "1", 2])
+def test_a_round_without_stored_answers_rejects_other_labels(label: object) -> None:
+    comparison = Comparison("text", lambda a, b: a == b)
+    with pytest.raises(RequestError, match="were not stored"):
+        comparison.label(label, WITHOUT_ANSWERS)
 
 
 @pytest.mark.parametrize("logprobs", [None, [], [-0.5, -2.0], [-9, -1e300], ["x"]])

@@ -282,28 +282,35 @@ def test_the_members_of_a_compressed_body_are_limited() -> None:
         list(decompressor.chunks(gzip.compress(b"")))
 
 
-def test_a_body_that_arrives_in_single_bytes_is_decompressed() -> None:
+@pytest.mark.parametrize("encoding", PACKED)
+def test_a_body_that_arrives_in_single_bytes_is_decompressed(encoding: str) -> None:
     body = bytes(200_000)
-    for encoding, pack in PACKED.items():
-        decompressor = Decompressor(encoding.removeprefix("raw "))
-        packed = pack(body)
-        parts = [
-            part for k in range(len(packed)) for part in decompressor.chunks(packed[k : k + 1])
-        ]
-        assert b"".join(parts) == body
-        assert max(map(len, parts)) <= CHUNK_SIZE
+    decompressor = Decompressor(encoding.removeprefix("raw "))
+    packed = PACKED[encoding](body)
+    chunks = [chunk for k in range(len(packed)) for chunk in decompressor.chunks(packed[k : k + 1])]
+    assert b"".join(chunks) == body
+    assert max(map(len, chunks)) <= CHUNK_SIZE
+
+
+def test_an_invalid_compressed_body_fails_the_stage() -> None:
     with pytest.raises(StageFailure, match="not valid gzip"):
         list(Decompressor("gzip").chunks(b"{}"))
 
 
-def test_invalid_limits_are_rejected(hostile: HostileUpstream, tmp_path: Path) -> None:
-    for limits, words in (
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
         ({"limits_max_answers": 5}, "did you mean 'max_answer'"),
         ({"limits_max_line": 0}, "limits.max_line"),
         ({"limits_caller_pause": "no"}, "limits.caller_pause"),
-    ):
-        with pytest.raises(InvalidParameterError, match=words):
-            load_config(write_config(tmp_path, cascade(hostile, ": answer"), **limits), {})
+    ],
+)
+def test_invalid_limits_are_rejected(
+    hostile: HostileUpstream, tmp_path: Path, limits: dict[str, Any], message: str
+) -> None:
+    file = write_config(tmp_path, cascade(hostile, ": answer"), **limits)
+    with pytest.raises(InvalidParameterError, match=message):
+        load_config(file, {})
 
 
 # -- long streams ------------------------------------------------------------------------------

@@ -43,15 +43,17 @@ def test_a_policy_with_labels_requests_them(models: list[Upstream], tmp_path: Pa
         assert proxy.post(place, {"label": "account"}).json()["labelled"] == 1
 
 
-def test_only_openai_routes_have_openai_errors(models: list[Upstream], tmp_path: Path) -> None:
+def test_other_routes_have_errors_of_the_service(models: list[Upstream], tmp_path: Path) -> None:
     with running_proxy(tmp_path, stages(models)) as proxy:
         assert set(proxy.get("/v1/nothing").json()["error"]) == {"code", "message"}
-        for how in ({"content": b"{"}, {"content": b"[]"}, {"content": b'{"messages": 3}'}):
-            answer = proxy.ask(
-                "POST",
-                "/v1/chat/completions",
-                headers={"content-type": "application/json"},
-                **how,
-            )
-            assert answer.status_code == 400
-            assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"messages": 3}'])
+def test_invalid_chat_requests_have_errors_of_openai(
+    models: list[Upstream], tmp_path: Path, body: bytes
+) -> None:
+    headers = {"content-type": "application/json"}
+    with running_proxy(tmp_path, stages(models)) as proxy:
+        answer = proxy.ask("POST", "/v1/chat/completions", headers=headers, content=body)
+        assert answer.status_code == 400
+        assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
