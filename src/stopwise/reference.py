@@ -1,8 +1,8 @@
-"""USS-PD and USS-PD-λI: the paper on one page, in plain numpy, every regression solved every round.
+"""Reference implementation of USS-PD and USS-PD-λI in plain numpy, solving every regression.
 
-Read it beside the paper's pseudocode, whose line numbers it cites. The engine computes the same
-decisions faster and shares no code with this module; tests compare the two. Arms are numbered from
-0. A context x is given by its features φ = Φ(x), ‖φ‖ ≤ 1, which all pairs of arms share.
+Line numbers refer to the paper's pseudocode. The engine makes the same decisions faster and shares
+no code with this module; tests compare the two. Arms are numbered from 0. A context x is passed as
+its features φ = Φ(x), ‖φ‖ ≤ 1, which all pairs of arms share.
 """
 
 import math
@@ -27,10 +27,10 @@ def sigmoid(z: Array) -> Array:
 
 
 def estimate(rows: Array, disagreed: Array, ridge: float, start: Array) -> Array:
-    """θ̂ of Σ_s (d_s − μ(φ_sᵀθ̂))·φ_s = ridge·θ̂, the paper's estimating equation if ridge → 0.
+    """Solve Σ_s (d_s − μ(φ_sᵀθ̂))·φ_s = ridge·θ̂, the paper's estimating equation for ridge → 0.
 
-    Newton's method. If a step v moves the φ_sᵀθ by at most r, then ln(1+r)/r·v decreases the loss
-    wherever it starts, because |μ''| ≤ μ' (Sun and Tran-Dinh, 2019), and tends to the full step.
+    Damped Newton method. If a step v moves the φ_sᵀθ by at most r, then ln(1+r)/r·v decreases the
+    loss from any start, because |μ''| ≤ μ' (Sun and Tran-Dinh, 2019), and tends to the full step.
 
     >>> estimate(np.ones((4, 1)), np.array([1.0, 0, 0, 0]), 1e-9, np.zeros(1)).round(6)  # ln(1/3)
     array([-1.098612])
@@ -44,7 +44,7 @@ def estimate(rows: Array, disagreed: Array, ridge: float, start: Array) -> Array
         r = np.abs(rows @ step).max(initial=1e-300)
         theta_hat = theta_hat + math.log1p(r) / r * step
         if np.abs(step).max() <= 1e-9 * max(1.0, np.abs(theta_hat).max()):
-            return theta_hat  # convergence is quadratic: what is left is rounding
+            return theta_hat  # convergence is quadratic, so the remaining error is rounding
     raise ArithmeticError("Newton's method did not converge")
 
 
@@ -65,16 +65,16 @@ def radius(
 
 
 def norm(phi: Array, rows: Array) -> float:
-    """‖φ‖_{V⁻¹} for V = RᵀR, R the rows; infinite if φ is outside their span.
+    """‖φ‖_{V⁻¹} for V = RᵀR, where R has the rows; infinite if φ is outside their span.
 
-    By the singular values of R, not the eigenvalues of V: these are their squares, and V would lose
-    those below 1e-16 of the largest.
+    Uses the singular values of R instead of the eigenvalues of V, which are their squares: V would
+    lose those below 1e-16 of the largest.
 
     >>> norm(np.array([1.0, 0.0]), np.array([[2.0, 0.0]])), norm(np.ones(2), np.array([[2.0, 0.0]]))
     (0.5, inf)
     """
     _, values, directions = np.linalg.svd(rows, full_matrices=False)
-    seen = values > 1e-15 * values.max(initial=0.0)  # others are rounding
+    seen = values > 1e-15 * values.max(initial=0.0)  # smaller ones are rounding errors
     along = directions[seen] @ phi
     outside = phi - along @ directions[seen]
     if np.abs(outside).max() > 1e-7:
@@ -106,12 +106,12 @@ class ReferenceUSSPD:
     transitive: bool = False
 
     def __post_init__(self) -> None:
-        """Start with no observation of any pair (i, j)."""
+        """Start without observations."""
         d, pairs = self.n_features, list(combinations(range(len(self.cumulative)), 2))
         self.rounds = 0
         self.rows = {pair: np.empty((0, d)) for pair in pairs}
         self.disagreed = {pair: np.empty(0) for pair in pairs}
-        # R with RᵀR = V: at first √λ·I, and a row more with every observation
+        # R with RᵀR = V: initially √λ·I, then updated with every observation
         self.root = {pair: math.sqrt(self.lam) * np.eye(d) for pair in pairs}
         self.theta_hat = {pair: np.zeros(d) for pair in pairs}
 
@@ -126,7 +126,7 @@ class ReferenceUSSPD:
         return K - 1
 
     def passes(self, phi: Array, i: int, j: int) -> bool:
-        """C_j − C_i > p̃_ij or, if ``transitive``, (i, k) and (k, j) pass for an arm k between."""
+        """C_j − C_i > p̃_ij or, if ``transitive``, (i, k) and (k, j) pass for some k in between."""
         if self.cumulative[j] - self.cumulative[i] > self.disagreement_ucb(phi, i, j):
             return True
         between = range(i + 1, j) if self.transitive else ()
@@ -142,22 +142,22 @@ class ReferenceUSSPD:
             self.theta_hat[i, j] = estimate(rows, seen, self.ridge, self.theta_hat[i, j])
 
     def disagreement_ucb(self, phi: Array, i: int, j: int) -> float:
-        """p̃_ij = μ(φᵀθ̂_ij + α‖φ‖_{V⁻¹}), from the end of the last round (line 8)."""
+        """p̃_ij = μ(φᵀθ̂_ij + α‖φ‖_{V⁻¹}), with the estimates of the last round (line 8)."""
         n = len(self.rows[i, j]) if self.lam > 0 else self.rounds
         shape = n, self.n_features, len(self.cumulative)
         alpha = radius(*shape, self.delta, self.sigma, self.kappa, self.lam, self.S)
         return float(sigmoid(phi @ self.theta_hat[i, j] + alpha * norm(phi, self.root[i, j])))
 
     def forced(self) -> bool:
-        """Whether the next context goes to arm K whatever it is (line 2)."""
+        """Whether the next round runs every arm for any context (line 2)."""
         if self.forced_rounds != "auto":
             return self.rounds < self.forced_rounds
-        level = 3 * self.lam or 1.0  # the lemmas ask for λ_min(V) ≥ 1 and λ_min(V̄ − λI) ≥ 2λ
+        level = 3 * self.lam or 1.0  # the lemmas require λ_min(V) ≥ 1 and λ_min(V̄ − λI) ≥ 2λ
         least = min(np.linalg.svd(root, compute_uv=False)[-1] for root in self.root.values())
         return bool(least**2 < level * (1 - 1e-9))  # λ_min(V) = σ_min(R)²
 
     def closest(self, phi: Array) -> float:
-        """How close `decide` came to a tie: the least |min_{j>i} C_j − C_i − p̃_ij| it used."""
+        """The smallest |min_{j>i} C_j − C_i − p̃_ij| in `decide`: its distance to a tie."""
         C, K, p = self.cumulative, len(self.cumulative), self.disagreement_ucb
         tried = range(0 if self.forced() else min(self.decide(phi) + 1, K - 1))
         margins = [[C[j] - C[i] - p(phi, i, j) for j in range(i + 1, K)] for i in range(K - 1)]

@@ -1,4 +1,4 @@
-"""All contact of these tests with what may change in the interface of Stopwise."""
+"""Adapter to the Stopwise API: the only module of these tests that imports it."""
 
 import copy
 import json
@@ -19,14 +19,14 @@ from stopwise.research import COMPARATORS, Clairvoyant, Comparator, Oracle, Supe
 from tests.identical.specs import Map, Maps, Spec
 from tests.identical.worlds import FUNCTIONS, Bools, Floats, Ints, World
 
-# Rounds played by comparators, which learn nothing and count nothing.
+# Comparators, which do not learn and have no counts.
 PLAYED: WeakKeyDictionary[Comparator, int] = WeakKeyDictionary()
 
 Copying = Literal["file", "pickle", "copy"]
 
 
 class Ended(NamedTuple):
-    """A round that has ended: where, and the request for its label.
+    """The stop of a finished round and the request for its label.
 
     ``subject`` is what `label` needs: the round, or its context and its outputs.
     """
@@ -63,15 +63,15 @@ def make(spec: Spec) -> Any:
 
 
 def _features(spec: Spec) -> Any:
-    given, n_arms = spec.features, len(spec.costs)
-    if given is None:
+    features, n_arms = spec.features, len(spec.costs)
+    if features is None:
         return None
-    if isinstance(given, Map):
-        return _map(given)
-    maps = [_map(m) for m in given.maps]
-    if given.arrangement == "shared":
+    if isinstance(features, Map):
+        return _map(features)
+    maps = [_map(m) for m in features.maps]
+    if features.arrangement == "shared":
         return sw.Shared(*maps)
-    if given.arrangement == "per_stage":
+    if features.arrangement == "per_stage":
         return sw.PerStage(maps)
     pairs = [(i, j) for i in range(n_arms) for j in range(i + 1, n_arms)]
     return sw.PerPair(dict(zip(pairs, maps, strict=True)))
@@ -91,14 +91,14 @@ def _map(m: Map) -> Any:
 
 
 def reloaded(policy: Any, spec: Spec, how: Copying, folder: Path) -> Any:
-    """Return the policy after it was written and read."""
+    """Return the policy after saving and loading it."""
     if how == "pickle":
         return pickle.loads(pickle.dumps(policy))
-    if how == "copy" or isinstance(policy, Comparator):  # which no file holds
+    if how == "copy" or isinstance(policy, Comparator):  # which cannot be saved
         return copy.deepcopy(policy)
     path = folder / "policy"
     policy.save(path)
-    features = _features(spec) if "custom" in _kinds(spec) else None  # whose code is not saved
+    features = _features(spec) if "custom" in _kinds(spec) else None  # because code is not saved
     return sw.load(path, features=features)
 
 
@@ -118,25 +118,25 @@ def watch(policy: Any, report: Callable[[list[Any]], None]) -> None:
 
 
 def counters(policy: Any) -> dict[str, int]:
-    """Return how many rounds and labels a policy has seen."""
+    """Return the numbers of rounds and labels of a policy."""
     if isinstance(policy, Oracle | Clairvoyant):
         return {"rounds": PLAYED.get(policy, 0)}
-    if isinstance(policy, Supervised):  # which learns a label with every round
+    if isinstance(policy, Supervised):  # which learns from a label in every round
         return {"rounds": policy.rounds, "asked": 0, "labelled": 0, "missing": 0}
-    found = {"rounds": int(policy.rounds)} if hasattr(policy, "rounds") else {}
+    totals = {"rounds": int(policy.rounds)} if hasattr(policy, "rounds") else {}
     if isinstance(policy, PairwisePolicy):
         labels = policy.labels
-        found |= {"asked": labels.asked, "labelled": labels.came, "missing": labels.missing}
-    return found
+        totals |= {"asked": labels.asked, "labelled": labels.came, "missing": labels.missing}
+    return totals
 
 
 def estimates(policy: Any) -> dict[str, list[float] | None]:
-    """Return what a policy has estimated of every pair of arms; None where it has no estimate."""
+    """Return the estimates of all pairs of arms; None without an estimate."""
     pairs = policy.cascade.pairs()
     if hasattr(policy, "disagreement"):
         shares = policy.disagreement()
-        found = {pair: [float(shares[pair])] for pair in pairs}
-        return {f"{i}-{j}": None if v != v else [v] for (i, j), [v] in found.items()}
+        by_pair = {pair: [float(shares[pair])] for pair in pairs}
+        return {f"{i}-{j}": None if v != v else [v] for (i, j), [v] in by_pair.items()}
     if not hasattr(policy, "gram"):  # it estimates no pairs
         return {}
     return {f"{i}-{j}": _theta(policy, i, j) for i, j in pairs}
@@ -153,7 +153,7 @@ def _theta(policy: Any, i: int, j: int) -> list[float] | None:
 
 
 def decide(policy: Any, world: World, t: int) -> sw.Decision:
-    """Decide a round for which the complete context is known."""
+    """Decide a round with a complete context."""
     if isinstance(policy, Oracle | Clairvoyant):
         truth = Truth(optimal=int(world.optimal[t]), disagreement=world.disagreement[t])
         return policy.decide(world.contexts[t], truth)
@@ -161,7 +161,7 @@ def decide(policy: Any, world: World, t: int) -> sw.Decision:
 
 
 def is_fixed(decision: sw.Decision) -> bool:
-    """Return whether every round stops there for now, because labels show that this is better."""
+    """Return whether labels have fixed the depth of all rounds."""
     return decision.fixed_by_labels
 
 
@@ -197,7 +197,7 @@ def _ended(
 
 
 def label(policy: Any, ended: Ended, answer: Any) -> None:
-    """Give the right answer to a round that has ended."""
+    """Label a finished round."""
     if isinstance(ended.subject, sw.RoundInProgress):
         policy.label(ended.subject, answer)
         return
@@ -211,7 +211,7 @@ def label(policy: Any, ended: Ended, answer: Any) -> None:
 
 
 def start(policy: Any, x: Sequence[float], run_all: bool) -> Any:
-    """Start a round, perhaps one that runs every arm."""
+    """Start a round, optionally one that runs every arm."""
     current = policy.start(x)
     if run_all:
         current.run_all()
@@ -219,17 +219,17 @@ def start(policy: Any, x: Sequence[float], run_all: bool) -> Any:
 
 
 def next_arm(current: Any) -> int | None:
-    """Return the arm to run now, or None."""
+    """Return the arm to run next, or None."""
     return current.next()
 
 
 def give(current: Any, output: Any, revealed: list[float]) -> None:
-    """Give the output of an arm, and what it reveals."""
+    """Add the output of an arm and the numbers it reveals."""
     current.give(output, revealed)
 
 
 def learn(current: Any) -> Ended:
-    """Let the policy learn from a round, perhaps one that ends early because an arm has failed."""
+    """Learn from a round, which may have ended early because an arm failed."""
     current.learn()
     return Ended(len(current.outputs) - 1, current.rule_stop, current.request, current)
 
@@ -248,7 +248,7 @@ def resumed(policy: Any, text: str) -> Any:
 
 
 def run(policy: Any, spec: Spec, world: World, part: slice) -> Ints:
-    """Play rounds whose outputs are all known; return the stops."""
+    """Play rounds with all outputs; return the stops."""
     contexts, outputs = world.contexts[part], world.outputs[part]
     if isinstance(policy, Supervised):
         return policy.run(contexts, outputs, labels=world.labels[part])
@@ -263,7 +263,7 @@ def run(policy: Any, spec: Spec, world: World, part: slice) -> Ints:
 
 
 def run_recorded(policy: Any, spec: Spec, world: World, part: slice) -> Ints:
-    """Play rounds of which only some outputs are known; return the stops."""
+    """Play rounds with some unknown outputs; return the stops."""
     with_labels = bool(spec.options.get("labels"))
     return policy.run_recorded(_recorded(policy, spec, world, part, with_labels))
 
@@ -317,14 +317,14 @@ def _reach(reach: Ints, fails: Bools) -> tuple[Ints, Bools]:
 
 
 def _known_contexts(spec: Spec, contexts: Floats, reach: Ints) -> Floats:
-    """Return contexts with zeros for what arms that have not run would reveal."""
-    known, first = contexts.copy(), len(spec.world.columns)
+    """Return contexts with zeros for numbers that were not revealed."""
+    masked, first = contexts.copy(), len(spec.world.columns)
     for arm, n in enumerate(spec.world.reveals):
-        known[reach < arm, first : first + n] = 0.0
+        masked[reach < arm, first : first + n] = 0.0
         first += n
-    return known
+    return masked
 
 
 def _labels(world: World, part: slice) -> list[Any]:
     each = zip(world.labels[part], world.labelled[part].tolist(), strict=True)
-    return [answer if known else None for answer, known in each]
+    return [answer if labelled else None for answer, labelled in each]

@@ -1,4 +1,4 @@
-"""Compare what two versions of Stopwise decided.
+"""Compare the decisions of two versions of Stopwise.
 
 ``python -m tests.identical.compare A.jsonl B.jsonl`` reads two files of `tests.identical.play`. For
 each spec it prints ``same`` or the first difference, and exits with 1 if there is any.
@@ -37,9 +37,9 @@ def first_difference(a: Record, b: Record) -> str | None:
 
 def _first(what: str, a: Sequence[Any], b: Sequence[Any]) -> str | None:
     same = {"request": _same_request, "change": _same_change, "estimate": _same_estimate}
-    for k, (one, other) in enumerate(zip_longest(a, b)):
-        if one is None or other is None or not same.get(what, _equal)(one, other):
-            return f"{what} {k}: {_shown(one)} | {_shown(other)}"
+    for k, (mine, other) in enumerate(zip_longest(a, b)):
+        if mine is None or other is None or not same.get(what, _equal)(mine, other):
+            return f"{what} {k}: {_shown(mine)} | {_shown(other)}"
     return None
 
 
@@ -61,12 +61,12 @@ def _same_change(a: Sequence[float], b: Sequence[float]) -> bool:
 
 
 def _same_estimate(a: tuple[str, Any], b: tuple[str, Any]) -> bool:
-    (pair, one), (other_pair, other) = a, b
-    if pair != other_pair or one is None or other is None:
+    (pair, mine), (other_pair, other) = a, b
+    if pair != other_pair or mine is None or other is None:
         return a == b
-    return len(one) == len(other) and all(
+    return len(mine) == len(other) and all(
         math.isclose(x, y, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
-        for x, y in zip(one, other, strict=True)
+        for x, y in zip(mine, other, strict=True)
     )
 
 

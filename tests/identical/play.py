@@ -1,4 +1,4 @@
-"""Play all specs with the installed Stopwise and write what was decided.
+"""Play all specs with the installed Stopwise and write the decisions.
 
 ``python -m tests.identical.play OUT.jsonl`` writes a line for each spec. ``--only TEXT`` plays the
 specs whose name contains a text, ``--digests FILE`` writes a checksum of the decisions of each.
@@ -20,11 +20,11 @@ from tests.identical import adapter, worlds
 from tests.identical.specs import SPECS, Spec
 
 COPYING: tuple[adapter.Copying, ...] = ("file", "pickle", "copy")
-START = 0.4  # the chance to start another round rather than to continue one
+START = 0.4  # probability of starting another round instead of continuing one
 
 
 class Record(Struct, kw_only=True):
-    """What a policy did in a run.
+    """The record of a run.
 
     ``rounds`` has the round, its stop and the rule's own stop (None where only stops are known), in
     the order in which rounds ended. ``requests`` has the round, then the request: its probability,
@@ -50,7 +50,7 @@ class Record(Struct, kw_only=True):
 
 
 class Labelled(NamedTuple):
-    """A round whose label arrives when so many rounds have ended."""
+    """A round whose label arrives after ``due`` rounds have ended."""
 
     due: int
     t: int
@@ -58,7 +58,7 @@ class Labelled(NamedTuple):
 
 
 class Open(NamedTuple):
-    """A round in progress, and the arm that was asked and has not answered yet."""
+    """A round in progress, and the arm that is running."""
 
     t: int
     current: Any
@@ -66,13 +66,13 @@ class Open(NamedTuple):
 
 
 def play(spec: Spec) -> Record:
-    """Play a spec and return what was decided."""
+    """Play a spec and return the record."""
     with tempfile.TemporaryDirectory() as folder:
         return _Play(spec, Path(folder)).record_all()
 
 
 class _Play:
-    """The policy of a spec, the world in which it plays, and what it did so far."""
+    """The policy of a spec, its world, and the record so far."""
 
     def __init__(self, spec: Spec, folder: Path) -> None:
         self.spec, self.folder = spec, folder
@@ -134,14 +134,14 @@ class _Play:
                 self._continue(int(rng.integers(len(self.open))))
 
     def _start(self, t: int) -> None:
-        known = self.world.contexts[t]
+        context = self.world.contexts[t]
         if self.spec.sees_answers:
-            known = known[: len(self.spec.world.columns)]
-        current = adapter.start(self.policy, known.tolist(), bool(self.world.run_all[t]))
+            context = context[: len(self.spec.world.columns)]
+        current = adapter.start(self.policy, context.tolist(), bool(self.world.run_all[t]))
         self.open.append(Open(t, current))
 
     def _continue(self, k: int) -> None:
-        """Ask an open round for its next arm, run the arm that it has asked for, or end it."""
+        """Advance an open round: get its next arm, run that arm, or end the round."""
         t, current, arm = self.open[k]
         if arm is None and (asked := adapter.next_arm(current)) is not None:
             self.open[k] = Open(t, current, asked)
@@ -195,9 +195,9 @@ class _Play:
             self.labelled.append(Labelled(self.ended + self.spec.delay, t, ended))
 
     def _end(self, rounds: int) -> None:
-        """Do what is due after so many more rounds have ended."""
-        due = [one for one in self.labelled if one.due <= self.ended]
-        self.labelled = [one for one in self.labelled if one.due > self.ended]
+        """Deliver due labels and save or copy the policy after more rounds have ended."""
+        due = [label for label in self.labelled if label.due <= self.ended]
+        self.labelled = [label for label in self.labelled if label.due > self.ended]
         for _, t, ended in due:
             adapter.label(self.policy, ended, self.world.labels[t])
         self.ended += rounds
@@ -212,7 +212,7 @@ class _Play:
     def _reload(self) -> None:
         how = COPYING[self.reloads % len(COPYING)]
         self.reloads += 1
-        texts = [adapter.stored(one.current) for one in self.open]
+        texts = [adapter.stored(running.current) for running in self.open]
         self.policy = adapter.reloaded(self.policy, self.spec, how, self.folder)
         resumed = [adapter.resumed(self.policy, text) for text in texts]
         self.open = [
@@ -230,7 +230,7 @@ class _Play:
 
 
 def summary(record: Record, n_arms: int, seconds: float) -> str:
-    """Return a line about a run: how often it stopped where, and what it asked for."""
+    """Return a one-line summary of a run: stops and label requests."""
     stops = np.bincount([stop + 1 for _, stop, _ in record.rounds], minlength=n_arms + 1)[1:]
     explored = sum(
         rule_stop is not None and rule_stop < stop for _, stop, rule_stop in record.rounds

@@ -1,4 +1,4 @@
-"""Runs of every kind are reproducible, and decide what the stored checksums say."""
+"""Runs are reproducible and match the stored checksums."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ QUICK = [spec for spec in SPECS if spec.quick]
 RELOADED = [spec for spec in QUICK if spec.reload_at]
 
 
-def test_specs_have_every_policy_number_of_arms_and_way() -> None:
+def test_specs_cover_all_policies_numbers_of_arms_and_ways_of_playing() -> None:
     assert len(SPECS) >= 64
     assert len({spec.name for spec in SPECS}) == len({spec.seed for spec in SPECS}) == len(SPECS)
     assert {spec.policy for spec in SPECS} == set(adapter.policy_names())
@@ -30,18 +30,18 @@ def test_specs_have_every_policy_number_of_arms_and_way() -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=[spec.name for spec in SPECS])
-def test_decisions_are_those_of_the_stored_checksums(spec: Spec) -> None:
+def test_decisions_match_the_stored_checksums(spec: Spec) -> None:
     record = play(spec)
-    assert len({stop for _, stop, _ in record.rounds if stop >= 0}) > 1  # it shows something
+    assert len({stop for _, stop, _ in record.rounds if stop >= 0}) > 1  # stops vary
     if spec.name in DIGESTS:
         assert record.digest() == DIGESTS[spec.name]
 
 
 @pytest.mark.parametrize("spec", QUICK, ids=[spec.name for spec in QUICK])
-def test_a_run_repeats_itself(spec: Spec) -> None:
-    one, other = play(spec), play(spec)
-    assert one == other
-    assert first_difference(one, other) is None
+def test_runs_are_reproducible(spec: Spec) -> None:
+    first, second = play(spec), play(spec)
+    assert first == second
+    assert first_difference(first, second) is None
 
 
 @pytest.mark.parametrize("spec", RELOADED, ids=[spec.name for spec in RELOADED])
@@ -50,7 +50,7 @@ def test_saving_and_loading_changes_nothing(spec: Spec) -> None:
     assert reloaded == msgspec.structs.replace(kept, inputs=reloaded.inputs)
 
 
-def test_two_processes_write_the_same_file(tmp_path: Path) -> None:
+def test_two_processes_write_equal_files(tmp_path: Path) -> None:
     for seed in ("1", "2"):
         subprocess.run(
             [
@@ -70,21 +70,21 @@ def test_two_processes_write_the_same_file(tmp_path: Path) -> None:
     assert len(read(tmp_path / "1")) > 2
 
 
-def test_a_comparison_finds_what_differs() -> None:
+def test_first_difference_reports_differences() -> None:
     rounds: list[tuple[int, int, int | None]] = [(0, 1, 1), (2, 0, 0), (1, 2, 0)]
     estimates: dict[str, list[float] | None] = {"0-1": [0.25, 1.0]}
-    one = Record(name="a", inputs="b", rounds=rounds, estimates=estimates)
+    record = Record(name="a", inputs="b", rounds=rounds, estimates=estimates)
 
-    def found(**other: object) -> str | None:
-        return first_difference(one, msgspec.structs.replace(one, **other))
+    def difference(**other: object) -> str | None:
+        return first_difference(record, msgspec.structs.replace(record, **other))
 
-    assert found() is None
-    assert found(inputs="c") == "not comparable: the spec or its world has changed"
-    assert found(rounds=[*rounds[:2], (1, 2, 1)]) == (
+    assert difference() is None
+    assert difference(inputs="c") == "not comparable: the spec or its world has changed"
+    assert difference(rounds=[*rounds[:2], (1, 2, 1)]) == (
         "round, stop, rule stop 2: (1, 2, 0) | (1, 2, 1)"
     )
-    assert found(rounds=rounds[:2]) == "round, stop, rule stop 2: (1, 2, 0) | nothing"
-    assert found(requests=[(1, 0.5, 0.1, 1)]) == "request 0: nothing | (1, 0.5, 0.1, 1)"
-    assert found(estimates={"0-1": [0.25, 1.000000001]}) is None
-    assert found(estimates={"0-1": [0.25, 1.00001]}) is not None
-    assert found(fixed=1) == "fixed decisions 0: 0 | 1"
+    assert difference(rounds=rounds[:2]) == "round, stop, rule stop 2: (1, 2, 0) | nothing"
+    assert difference(requests=[(1, 0.5, 0.1, 1)]) == "request 0: nothing | (1, 0.5, 0.1, 1)"
+    assert difference(estimates={"0-1": [0.25, 1.000000001]}) is None
+    assert difference(estimates={"0-1": [0.25, 1.00001]}) is not None
+    assert difference(fixed=1) == "fixed decisions 0: 0 | 1"

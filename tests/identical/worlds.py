@@ -1,4 +1,4 @@
-"""Contexts, outputs, labels and failures of a spec, by + − × ÷ alone: the same on every machine."""
+"""Contexts, outputs, labels and failures of a spec, computed with + − × ÷ for portability."""
 
 import hashlib
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 
 
 class World(NamedTuple):
-    """Everything that could happen in n rounds of K arms.
+    """All outcomes of n rounds of K arms.
 
     ``contexts`` has the numbers known from the start, then what each arm but the last reveals.
     ``fails`` says which arms fail if they are run, ``reach`` how far a record of the round goes.
@@ -36,7 +36,7 @@ class World(NamedTuple):
     optimal: Ints
 
     def digest(self) -> str:
-        """Return a checksum of the numbers that a policy is given."""
+        """Return a checksum of the inputs of a policy."""
         events = [self.fails, self.reach, self.labelled, self.unrequested, self.run_all]
         total = hashlib.sha256(repr([self.outputs, self.labels]).encode())
         for table in [self.contexts, *events]:
@@ -48,10 +48,10 @@ def draw(spec: Spec) -> World:
     """Draw the world of a spec."""
     rng, world = np.random.default_rng(spec.seed), spec.world
     n, n_arms, d = world.rounds, len(spec.costs), len(world.columns)
-    known = rng.uniform(-1, 1, (n, d))
+    initial = rng.uniform(-1, 1, (n, d))
     revealed = rng.uniform(-1, 1, (n, sum(world.reveals)))
     labels = rng.integers(0, world.classes, n)
-    errors = _error_rates(spec, known, revealed)
+    errors = _error_rates(spec, initial, revealed)
 
     chance = rng.random((n, n_arms))
     shift = rng.integers(1, world.classes, (n, n_arms))
@@ -67,7 +67,7 @@ def draw(spec: Spec) -> World:
     labelled, unrequested, run_all = (
         rng.random(n) < share for share in (spec.answered, spec.unrequested, spec.run_all)
     )
-    columns = [_column(kind, known[:, c], rng) for c, kind in enumerate(world.columns)]
+    columns = [_column(kind, initial[:, c], rng) for c, kind in enumerate(world.columns)]
     contexts = np.column_stack([*columns, revealed]) if d else revealed
     disagreement = _disagreement(errors, world.shared, world.classes)
     losses = np.cumsum(spec.costs) + errors
@@ -87,11 +87,11 @@ def draw(spec: Spec) -> World:
     )
 
 
-def _error_rates(spec: Spec, known: Floats, revealed: Floats) -> Floats:
+def _error_rates(spec: Spec, initial: Floats, revealed: Floats) -> Floats:
     """Return the error rate of every arm in every round, (n, K)."""
     world, n_arms = spec.world, len(spec.costs)
     hard = np.ones(world.rounds)
-    for column, weight in zip(known.T, (0.8, 0.5), strict=False):
+    for column, weight in zip(initial.T, (0.8, 0.5), strict=False):
         hard += weight * column
     for column in revealed.T:
         hard += 0.9 * column / len(world.reveals)

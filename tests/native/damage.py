@@ -1,4 +1,4 @@
-"""Damages saved learners and continues with whatever is accepted: a process that must not crash.
+"""Restore damaged learners and continue with those that are accepted, in a separate process.
 
 ``python -m tests.native.damage FIRST COUNT`` tries the inputs of that many seeds. An input that
 leads to a NaN or an exception is printed and makes the process fail; a crash or an endless loop
@@ -42,7 +42,7 @@ ROUNDS = {
     "missing labels": 40,
 }  # 20 for the others; more than a block of 64 once
 
-# Numbers that are likely to be wrong in the place of another.
+# Values that are likely to be invalid.
 INTEGERS = (0, 1, 2, 3, 63, 64, 65, 4096, 4097, -1, -(2**63), 2**63 - 1, 2**31, 2**53)
 REALS = (0.25, 1.0, -1.0, 1.5, 100.0, 1e-18, 5e-324, 1e9, 1e150, -1e300, math.inf, math.nan)
 WORDS = [np.int64(n).tobytes() for n in INTEGERS] + [np.float64(x).tobytes() for x in REALS]
@@ -54,7 +54,7 @@ Look = Callable[[Any, sw.Decision], None]
 def live(
     name: str, policy: Any, rng: np.random.Generator, rounds: int, look: Look | None = None
 ) -> list[int]:
-    """Decide, look at each decision, observe, label; return the stops."""
+    """Decide, read the evidence, observe and label; return the stops."""
     d, n_arms = policy.features.context_dim, policy.cascade.n_arms
     stops: list[int] = []
     for t in range(rounds):
@@ -90,7 +90,7 @@ def live(
 
 
 def check(policy: Any, decision: sw.Decision) -> None:
-    """Every comparison of a decision has its numbers; one with a NaN would be left out."""
+    """Check that no comparison is missing because of a NaN."""
     n_arms = policy.cascade.n_arms
     assert 0 <= decision.rule_stop <= decision.stop < n_arms
     try:
@@ -99,7 +99,7 @@ def check(policy: Any, decision: sw.Decision) -> None:
     except sw.errors.StopwiseError as error:
         if "has not converged" not in str(error):
             raise
-        return  # damage can create data that no estimate fits
+        return  # damage can create data for which no estimate converges
     exploring = archive.parts(policy)["explored"] == 0
     if decision.fixed_by_labels or (exploring if forced == "auto" else policy.rounds < forced):
         assert not evidence
@@ -113,7 +113,7 @@ def check(policy: Any, decision: sw.Decision) -> None:
 
 @cache
 def saved(name: str) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """Return the state of a learner, and where in its bytes the parts begin."""
+    """Return the state of a learner and the byte offsets of its parts."""
     policy = NEW[name]()
     live(name, policy, np.random.default_rng(len(name)), ROUNDS.get(name, 20), check)
     sizes = [part.nbytes for part in archive.parts(policy).values()]
@@ -126,7 +126,7 @@ def damaged(name: str, rng: np.random.Generator) -> bytes:
     content = bytearray(state["learner"].tobytes())
 
     def place() -> int:
-        """Anywhere in the bytes, but single numbers as often as those in long rows."""
+        """Return a random position: first a random part, then a random byte in it."""
         if rng.random() < 0.5:
             return int(rng.choice(begins[:-1]))
         return int(rng.integers(len(content)))

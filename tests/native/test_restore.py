@@ -1,4 +1,4 @@
-"""Whatever bytes a learner is restored from: they are refused, or it continues with them.
+"""Restoring a learner from any bytes raises an error or gives a working learner.
 
 Inputs come from `tests.native.damage`, each from its seed. They are tried in processes of their
 own, so that a crash or an endless loop fails this test and names the input.
@@ -18,7 +18,7 @@ from tests.helpers.archive import assert_same
 from tests.native import damage
 
 ROOT = Path(__file__).parents[2]
-AT_MOST = 1_000.0  # seconds for a process that takes a few: something does not end
+AT_MOST = 1_000.0  # timeout in seconds; the process normally takes a few
 
 
 def run(first: int, count: int, note: Path) -> None:
@@ -48,12 +48,12 @@ def run(first: int, count: int, note: Path) -> None:
         *(pytest.param(k, 5_000, marks=pytest.mark.slow) for k in range(10_000, 110_000, 5_000)),
     ],
 )
-def test_damaged_bytes_are_refused_or_harmless(first: int, count: int, tmp_path: Path) -> None:
+def test_damaged_bytes_are_rejected_or_harmless(first: int, count: int, tmp_path: Path) -> None:
     run(first, count, tmp_path / "seed")
 
 
 def look(policy: Any, decision: sw.Decision) -> None:
-    """Read everything there is to see: nothing of it may change what the policy learned."""
+    """Read all evidence and diagnostics, which must not change the state of the policy."""
     before = policy.state()
     damage.check(policy, decision)
     str(decision)
@@ -67,7 +67,7 @@ def look(policy: Any, decision: sw.Decision) -> None:
 
 
 @pytest.mark.parametrize("name", damage.NEW)
-def test_looking_at_the_evidence_changes_no_state_and_no_decision(name: str) -> None:
+def test_reading_evidence_has_no_side_effects(name: str) -> None:
     looked_at, other = damage.NEW[name](), damage.NEW[name]()
     stops = damage.live(name, looked_at, np.random.default_rng(8), 100, look)
     assert stops == damage.live(name, other, np.random.default_rng(8), 100)

@@ -1,4 +1,4 @@
-"""The same events leave the same bits, whichever instructions of the processor the engine uses.
+"""The same events give the same bits with every instruction set.
 
 ``python -m tests.native.test_same_bits FOLDER`` plays runs of every kind, writes each policy and
 some of its evidence, and prints which instructions the engine used.
@@ -22,8 +22,8 @@ from stopwise.policies.pairwise import PairwisePolicy
 from tests.helpers import archive
 
 ROOT = Path(__file__).parents[2]
-N = 12_000  # more rounds than contexts are stored once
-STEPS = 8_500  # the same, of rounds that are played step by step
+N = 12_000  # more rounds than counted rows
+STEPS = 8_500  # the same, for rounds played step by step
 LINE, CURVE = sw.Polynomial(1), sw.Polynomial(2)
 
 
@@ -43,7 +43,7 @@ def world(
 
 
 def cascade(n_arms: int, share: float = 1.0) -> sw.Cascade:
-    """Return costs near the value of what they buy, so that no depth is always the best."""
+    """Return costs for which the best depth varies."""
     return sw.Cascade([share * cost for cost in (0.05, 0.22, 0.15, 0.12, 0.1)[:n_arms]])
 
 
@@ -65,7 +65,7 @@ def at_once(
 
 
 def recorded(kind: str, features: Any, d: int, n_arms: int, **settings: Any) -> Any:
-    """A replay in which the policy asks for labels."""
+    """A replay in which the policy requests labels."""
     x, outputs, labels = world(d, n_arms)
     costs = cascade(n_arms, 0.35)
     policy: Any = sw.make(kind, costs, features=features, context_dim=d, labels=0.2, **settings)
@@ -84,10 +84,10 @@ def recorded(kind: str, features: Any, d: int, n_arms: int, **settings: Any) -> 
 
 
 def revealed(kind: type[Any], d: int, n_arms: int, **settings: Any) -> Any:
-    """Rounds one by one, step by step as stages reveal the context, with labels asked for."""
+    """Rounds played step by step with revealed contexts and label requests."""
     x, outputs, labels = world(d, n_arms)
-    known = {"context_dim": d - n_arms + 1, "reveals": 1}
-    policy = kind(cascade(n_arms, 0.35), **known, **settings)
+    options = {"context_dim": d - n_arms + 1, "reveals": 1}
+    policy = kind(cascade(n_arms, 0.35), **options, **settings)
     for t in range(STEPS):
         descent = policy.start(x[t, : d - n_arms + 1])
         while (arm := descent.next()) is not None:
@@ -127,7 +127,7 @@ RUNS: dict[str, Callable[[], Any]] = {
 
 
 def evidence(policy: Any) -> str:
-    """Return the evidence of a few decisions, every number to its last bit."""
+    """Return the evidence of a few decisions with exact numbers."""
     lines: list[str] = []
     d = policy.features.context_dim if policy.features is not None else 2
     for x in [] if policy.reveals is not None else np.random.default_rng(6).uniform(-1, 1, (10, d)):
@@ -157,7 +157,7 @@ def start(folder: Path, instructions: str) -> "subprocess.Popen[str]":
     )
 
 
-def test_all_instructions_save_policies_to_the_same_bytes(tmp_path: Path) -> None:
+def test_saved_policies_are_bit_identical_for_all_instruction_sets(tmp_path: Path) -> None:
     used: dict[str, str] = {}
     for name, process in {n: start(tmp_path / n, n) for n in ("widest", "baseline")}.items():
         printed, trouble = process.communicate()

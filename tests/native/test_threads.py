@@ -1,4 +1,4 @@
-"""Threads that share a policy: every call takes its turn, and none waits with the interpreter."""
+"""Threads that share a policy: calls are serialised, and waiting threads release the GIL."""
 
 import math
 import threading
@@ -29,8 +29,8 @@ POLICIES: dict[str, Callable[[], Any]] = {
     "uss-ts": lambda: sw.USSTS(CASCADE),
 }
 THREADS = 4
-ROUNDS = 60  # observed by each thread, one by one
-AT_ONCE = 200  # run by each thread in one call
+ROUNDS = 60  # observed by each thread, in single calls
+AT_ONCE = 200  # run by each thread in a single call
 
 
 def world(seed: int, n: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -41,7 +41,7 @@ def world(seed: int, n: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 
 def together(work: Callable[[int], object], threads: int = THREADS) -> None:
-    """Run ``work(0)``, ``work(1)`` … in threads that begin at once; raise what one of them does."""
+    """Run ``work(0)``, ``work(1)`` … in threads that start together; re-raise their exceptions."""
     ready = threading.Barrier(threads)
 
     def begin(k: int) -> None:
@@ -54,7 +54,7 @@ def together(work: Callable[[int], object], threads: int = THREADS) -> None:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_threads_that_do_everything_at_once_lose_no_round(name: str, tmp_path: Path) -> None:
+def test_concurrent_calls_lose_no_round(name: str, tmp_path: Path) -> None:
     policy = POLICIES[name]()
 
     def work(k: int) -> None:
@@ -65,8 +65,8 @@ def test_threads_that_do_everything_at_once_lose_no_round(name: str, tmp_path: P
             assert not any(math.isnan(e.disagreement_ucb) for e in decision.evidence)
             policy.observe(x[t], outputs[t, : decision.stop + 1].tolist())
             if t % 50 == 10:
-                given = {"labels": outputs_of_many[:, 2]} if policy.asks_for_labels else {}
-                policy.run(many, outputs_of_many, **given)
+                labels = {"labels": outputs_of_many[:, 2]} if policy.asks_for_labels else {}
+                policy.run(many, outputs_of_many, **labels)
             elif t % 50 == 20:
                 assert set(policy.decide_many(many).tolist()) <= {0, 1, 2}
             elif t % 50 == 30:
@@ -86,7 +86,7 @@ def test_threads_that_do_everything_at_once_lose_no_round(name: str, tmp_path: P
     assert policy.decide_many(x).tolist() == again.decide_many(x).tolist()
 
 
-def test_rounds_of_many_threads_go_on_while_features_are_fitted() -> None:
+def test_rounds_in_progress_continue_while_features_are_fitted() -> None:
     policy = sw.USSLaplace(CASCADE, context_dim=1, reveals=1, labels=0.5)
 
     def work(k: int) -> None:
@@ -106,7 +106,7 @@ def test_rounds_of_many_threads_go_on_while_features_are_fitted() -> None:
     assert policy.labels.came == policy.labels.asked > 0
 
 
-def test_what_threads_observe_is_what_is_stored() -> None:
+def test_concurrent_observations_are_all_stored() -> None:
     policy, alone = POLICIES["uss-pd"](), POLICIES["uss-pd"]()
 
     def train(learner: Any, k: int) -> None:
@@ -127,8 +127,8 @@ def test_what_threads_observe_is_what_is_stored() -> None:
 
 
 @pytest.mark.parametrize("kind", ["thompson", "uss-ts", "explored rounds"])
-def test_threads_share_one_stream_of_random_numbers(kind: str) -> None:
-    """No draw is used twice and none is lost, whoever draws it."""
+def test_threads_share_a_stream_of_random_numbers(kind: str) -> None:
+    """Each draw is used exactly once."""
     shared, alone = POLICIES[kind](), POLICIES[kind]()
     together(lambda _: [shared.decide([0.1, 0.2]) for _ in range(200)])
     for _ in range(THREADS * 200):
@@ -141,11 +141,11 @@ def test_threads_share_one_stream_of_random_numbers(kind: str) -> None:
         )
 
 
-# ------------------------------------------------------------------- the interpreter is free
+# ----------------------------------------------------------------------- the GIL is released
 
 
 def sometimes(attempt: Callable[[], bool], attempts: int = 50) -> bool:
-    """Try again where the system gave the other thread no turn in time."""
+    """Retry, because the system may not schedule the other thread in time."""
     return any(attempt() for _ in range(attempts))
 
 
@@ -178,8 +178,8 @@ ASK: dict[str, Callable[[Any, sw.Decision], object]] = {
 
 
 @pytest.mark.parametrize("ask", ASK)
-def test_whoever_waits_for_a_turn_does_not_hold_up_the_others(ask: str) -> None:
-    """A third thread sees a run go on from before its middle to near its end, while another waits.
+def test_a_thread_waiting_for_the_lock_releases_the_gil(ask: str) -> None:
+    """A third thread observes progress of a run from before its middle to near its end.
 
     One that waited with the interpreter would be seen before it asks and after it was answered.
     """

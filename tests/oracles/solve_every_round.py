@@ -1,4 +1,4 @@
-"""The algorithms as the paper writes them, with numpy and no cleverness: the tests' referee.
+"""Reference implementations in plain numpy that solve every regression in every round.
 
 Every estimate is solved to convergence in every round that compares it, every norm is a fresh
 linear solve, by the functions of `stopwise.reference`, which shares no code with the engine.
@@ -26,7 +26,7 @@ AUTO = "auto"
 
 
 class Played(NamedTuple):
-    """What a run did: the stops, and how close its closest comparison came to a tie, by round."""
+    """The stops of a run, and the smallest distance to a tie in each round."""
 
     stops: NDArray[np.int64]
     closest: Array
@@ -56,7 +56,7 @@ def ridge_mle(x: Array, d: Array, ridge: float) -> Array:
 
 
 def weighted_mle(x: Array, d: Array, w: Array, ridge: float, start: Array) -> Array:
-    """θ̂ of weighted rows: Newton's method with halving, as far as rounding allows."""
+    """θ̂ of weighted rows by Newton's method with step halving, to rounding accuracy."""
     theta = start.copy()
 
     def loss(at: Array) -> float:
@@ -78,13 +78,13 @@ def weighted_mle(x: Array, d: Array, w: Array, ridge: float, start: Array) -> Ar
 
 
 def hessian(x: Array, theta: Array, ridge: float) -> Array:
-    """∇²L(θ); μ' as μ(z)·μ(−z) keeps its digits where 1 − μ(z) would round to 0."""
+    """∇²L(θ); μ' as μ(z)·μ(−z) avoids the cancellation of 1 − μ(z)."""
     z = x @ theta
     return (x.T * (mu(z) * mu(-z))) @ x + ridge * np.eye(x.shape[1])
 
 
 class Model:
-    """One logistic regression and its Gram matrix over the rounds that revealed it."""
+    """A logistic regression and its Gram matrix over the rounds that observed the pair."""
 
     def __init__(
         self, phi: Array, answers: NDArray[np.bool_], ridge: float, lam: float = 0.0
@@ -166,7 +166,7 @@ def supervised(
     ridge: float,
     **rule: Any,
 ) -> Played:
-    """One model per arm of whether it errs; compares UCB(γ_i) − LCB(γ_j)."""
+    """An error model per arm; compares UCB(γ_i) − LCB(γ_j)."""
     k = len(cumulative)
     arms = {(i, i): Model(phi, wrong[:, i], ridge) for i in range(k)}
 
@@ -218,22 +218,22 @@ def _play(
 
 
 def stream(seed: int, t: int, index: int) -> internals.Random:
-    """The random numbers of one purpose in one round."""
+    """The random stream with an index in a round."""
     return internals.Random((seed * 0xD6E8FEB86659FD93 + 256 * t + index) % 2**64)
 
 
 def draw(seed: int, t: int, index: int) -> float:
-    """The first of them, in [0, 1)."""
+    """The first number of the stream, in [0, 1)."""
     return stream(seed, t, index).uniform()
 
 
 def exploring(seed: int, n: int) -> Array:
-    """For each decision the number below `explore_rate` of which its round goes to the last arm."""
+    """The uniform number of each decision; the round explores if it is below `explore_rate`."""
     return np.array([draw(seed, t, 255) for t in range(n)])
 
 
 def normals(seed: int, n: int, n_pairs: int) -> Array:
-    """The standard normal numbers of n decisions of Thompson sampling, one for each pair."""
+    """The standard normal draws of n Thompson decisions, one for each pair."""
     streams = [stream(seed, t, 254) for t in range(n)]
     return np.array([[random.normal() for _ in range(n_pairs)] for random in streams])
 
@@ -272,16 +272,16 @@ class Gain:
     def upper(self, phi: Array, missing: Sequence[Array] = ()) -> float:
         if not self.values:
             return 1.0
-        found: list[float] = []
+        uppers: list[float] = []
         for left_out in [(), missing] if missing else [()]:
             means, width = self.fitted(phi, left_out)
-            found.append(min(max(0.5 + max(means) + 0.25 * width, -1.0), 1.0))
-        return max(found)
+            uppers.append(min(max(0.5 + max(means) + 0.25 * width, -1.0), 1.0))
+        return max(uppers)
 
 
 @dataclass
 class Waiting:
-    """A label that was asked for and has not come."""
+    """A pending label request."""
 
     t: int
     stop: int
@@ -292,7 +292,7 @@ class Waiting:
 
 @dataclass
 class Correction:
-    """δ, by which the logit of drawn answers is moved: N(0, 2²) a priori, then a step a round."""
+    """The shift δ of the logit of drawn answers: prior N(0, 2²), one Newton step per round."""
 
     delta: float = 0.0
     precision: float = 0.25
@@ -304,7 +304,7 @@ class Correction:
 
     @property
     def shift(self) -> float:
-        """What of δ exceeds its standard deviation, by James and Stein."""
+        """δ times the positive-part James–Stein factor."""
         if self.delta == 0:
             return 0.0
         return self.delta * max(0.0, 1 - 1 / (self.delta**2 * self.precision))
@@ -312,14 +312,14 @@ class Correction:
 
 @dataclass
 class Referee:
-    """A learner as the docs write it: nothing is stored but what happened.
+    """A learner as documented, which stores only the events and recomputes everything.
 
-    ``known[i]`` has what arm i sees of every round, (n, d_i); one array K − 1 times if all is known
-    from the start. ``revealed``: then a round counts for the arms before its stop too, with what
-    later arms would have said drawn, and rounds that went on at random correct the draws.
+    ``features[i]`` has the features available at arm i, (n, d_i); the same array K − 1 times if the
+    context is complete from the start. With ``revealed``, a round also counts for the arms before
+    its stop, with drawn answers of later arms, and rounds that explored correct the draws.
     """
 
-    known: Sequence[Array]
+    features: Sequence[Array]
     outputs: NDArray[np.int64]
     cumulative: Array
     ridge: float
@@ -338,14 +338,14 @@ class Referee:
         self.last = len(self.cumulative) - 1
         self.happened: list[tuple[Any, ...]] = []
         self.drawn = self.moved = 0
-        self.again(self.known, self.ridge, self.linear)
+        self.again(self.features, self.ridge, self.linear)
 
-    def again(self, known: Sequence[Array], ridge: float, linear: int) -> None:
-        """Learn everything that happened again, with other features."""
-        self.known, self.ridge, self.linear = known, ridge, linear
+    def again(self, features: Sequence[Array], ridge: float, linear: int) -> None:
+        """Learn all events again with other features."""
+        self.features, self.ridge, self.linear = features, ridge, linear
         self.rows: dict[Pair, list[Array]] = {p: [] for p in pairs(self.last + 1)}
         self.answers: dict[Pair, list[bool]] = {p: [] for p in self.rows}
-        self.thetas = {(i, j): np.zeros(known[i].shape[1]) for i, j in self.rows}
+        self.thetas = {(i, j): np.zeros(features[i].shape[1]) for i, j in self.rows}
         self.solved = dict.fromkeys(self.rows, 0)
         self.times: dict[Pair, list[int]] = {p: [] for p in self.rows}
         self.gains = {p: Gain(ridge, linear) for p in self.rows}
@@ -384,8 +384,8 @@ class Referee:
         return self.thetas[pair]
 
     def upper(self, t: int, i: int, j: int) -> float:
-        """p̃, by z standard deviations of the posterior; for `anchor` p̃_iK − p̂_jK."""
-        x = self.known[i][t]
+        """p̃ at z standard deviations of the posterior; for `anchor`, p̃_iK − p̂_jK."""
+        x = self.features[i][t]
         first = (i, self.last if self.anchor else j)
         rows = np.array(self.rows[first]).reshape(-1, len(x))
         at = rows @ self.theta(first)
@@ -401,11 +401,11 @@ class Referee:
         return value
 
     def gain(self, t: int, i: int, j: int) -> float:
-        """g̃: the larger of two, of the labels that came and with those that are missing."""
+        """g̃, the larger of the estimates without and with missing labels."""
         y = self.outputs
-        rounds = [one.t for one in self.waiting if one.missing and one.stop >= j]
-        missing = [self.known[i][s] for s in rounds if y[s, i] != y[s, j]]
-        return self.gains[i, j].upper(self.known[i][t], missing)
+        rounds = [pending.t for pending in self.waiting if pending.missing and pending.stop >= j]
+        missing = [self.features[i][s] for s in rounds if y[s, i] != y[s, j]]
+        return self.gains[i, j].upper(self.features[i][t], missing)
 
     def passes(self, t: int, i: int, j: int) -> bool:
         gain = self.gain(t, i, j)
@@ -433,18 +433,18 @@ class Referee:
         return self.explore * max(1 / (1 + self.rounds / 200), 1 / (10 if self.revealed else 30))
 
     def learn(self, t: int, stop: int, rule_stop: int) -> tuple[float, float, float] | None:
-        """Learn a round; return whether its label is asked for, and with which chances."""
+        """Learn a round; return the label request with its probabilities, or None."""
         self.happened.append(("learn", t, stop, rule_stop))
         y, last = self.outputs[t], self.last
         said = {(i, j): bool(y[i] != y[j]) for i, j in pairs(stop + 1)}
         if self.revealed and 0 < rule_stop < stop:
-            x = self.known[rule_stop][t]
+            x = self.features[rule_stop][t]
             for j in [last] if self.anchor else range(rule_stop + 1, last + 1):
                 z = round(64 * float(x @ self.theta((rule_stop, j)))) / 64
                 self.corrections[rule_stop, j].learn(z, said[rule_stop, j])
         if self.revealed and 0 < stop < last:
             for j in [last] if self.anchor else range(stop + 1, last + 1):
-                z = float(self.known[stop][t] @ self.theta((stop, j)))
+                z = float(self.features[stop][t] @ self.theta((stop, j)))
                 p = float(mu(z + self.corrections[stop, j].shift))
                 u = draw(self.seed, self.rounds, j)
                 said[stop, j] = u < p
@@ -467,16 +467,16 @@ class Referee:
                 else (stop >= (last if self.anchor else j))
             )
             if enough:
-                self.rows[i, j].append(self.known[i][t])
+                self.rows[i, j].append(self.features[i][t])
                 self.answers[i, j].append(said[asked])
                 self.times[i, j].append(self.rounds)
         request = self.ask(stop, rule_stop, len(set(y[: stop + 1].tolist())) > 1)
         self.rounds += 1
         if request is not None:
             self.waiting.append(Waiting(t, stop, rule_stop, request))
-            uncounted = [one for one in self.waiting if not one.missing]
-            for one in uncounted[: max(0, len(uncounted) - self.answered**2)]:
-                one.missing = True
+            uncounted = [pending for pending in self.waiting if not pending.missing]
+            for pending in uncounted[: max(0, len(uncounted) - self.answered**2)]:
+                pending.missing = True
         return request
 
     def ask(self, stop: int, rule_stop: int, differ: bool) -> tuple[float, float, float] | None:
@@ -505,17 +505,18 @@ class Referee:
         if not self.trial_answered:
             return None
         kept = self.errors.copy(), self.variance.copy(), self.heaviest
-        for one in self.waiting:
-            if one.request[2] >= self.trial_since:
-                differ = self.outputs[one.t, : one.stop + 1] != self.outputs[one.t, one.rule_stop]
-                self.judge(one.rule_stop, one.request, differ.astype(int))
+        for pending in self.waiting:
+            if pending.request[2] >= self.trial_since:
+                ran = self.outputs[pending.t, : pending.stop + 1]
+                differ = ran != self.outputs[pending.t, pending.rule_stop]
+                self.add_errors(pending.rule_stop, pending.request, differ.astype(int))
         deviation = np.sqrt(self.variance + self.heaviest**2)
         worst = self.cost + self.errors + 3 * deviation
         self.errors, self.variance, self.heaviest = kept
         return int(worst.argmin()) if worst.min() < 0 else None
 
-    def judge(self, rule_stop: int, request: tuple[float, ...], losses: NDArray[Any]) -> None:
-        """Add what each depth errs beyond the rule, by a label or at worst."""
+    def add_errors(self, rule_stop: int, request: tuple[float, ...], losses: NDArray[Any]) -> None:
+        """Add the errors of each depth relative to the rule, from a label or the worst case."""
         self.heaviest = max(self.heaviest, 1 / request[0])
         for k, loss in enumerate(losses.tolist()):
             weight = 1 / request[1 if k > rule_stop else 0] if loss else 0.0
@@ -523,24 +524,24 @@ class Referee:
             self.variance[k] += weight**2
 
     def label(self, t: int, stop: int, rule_stop: int, answer: int, request: Any) -> None:
-        """Learn which of the arms that ran were right; earlier requests were passed over."""
+        """Learn which of the arms that ran were right; earlier requests become missing."""
         self.happened.append(("label", t, stop, rule_stop, answer, request))
-        for one in self.waiting:
-            one.missing = one.missing or one.t < t
-        self.waiting = [one for one in self.waiting if one.t != t]
+        for pending in self.waiting:
+            pending.missing = pending.missing or pending.t < t
+        self.waiting = [pending for pending in self.waiting if pending.t != t]
         self.answered += 1
         y = self.outputs[t]
         right = (y == answer).astype(int)
         for i, j in pairs(stop + 1):
             if y[i] != y[j]:
-                self.gains[i, j].learn(self.known[i][t], float(right[j] - right[i]))
+                self.gains[i, j].learn(self.features[i][t], float(right[j] - right[i]))
         if request[2] < self.trial_since:  # too late for its trial
             return
         self.trial_answered += 1
-        self.judge(rule_stop, request, right[rule_stop] - right[: stop + 1])
+        self.add_errors(rule_stop, request, right[rule_stop] - right[: stop + 1])
 
     def play(self, t: int, answer: int | None = None, chance: float = 1.0) -> int:
-        """One round to its end; ``chance`` decides whether it goes to the last arm at random."""
+        """Play a round; it explores if ``chance`` is below the exploration rate."""
         rule_stop = self.decide(t)
         stop = self.last if chance < self.explore_rate() else rule_stop
         request = self.learn(t, stop, rule_stop)

@@ -1,4 +1,4 @@
-"""Joint outputs with given pairwise disagreement, beside linear programming and enumeration."""
+"""Joint outputs with given pairwise disagreements, compared with linear programming."""
 
 from itertools import combinations
 
@@ -20,7 +20,7 @@ def separated(answers: NDArray[np.int64]) -> Floats:
 
 
 def exists(p: Floats, n_arms: int) -> bool:
-    """Whether any distribution over all 2ᴷ answers disagrees so, by linear programming."""
+    """Whether a distribution over all 2ᴷ answers has these disagreements, by linear programming."""
     answers = np.array(list(np.ndindex(*[2] * n_arms)))
     equal = np.vstack([separated(answers), np.ones(len(answers))])
     return linprog(np.zeros(len(answers)), A_eq=equal, b_eq=[*p, 1.0]).status == 0
@@ -36,7 +36,7 @@ def exists(p: Floats, n_arms: int) -> bool:
         (6, 0.3, 0.45, (1.0, 1.0)),
     ],
 )
-def test_weights_exist_exactly_where_a_linear_program_finds_some(
+def test_weights_exist_if_and_only_if_a_linear_program_finds_some(
     n_arms: int, low: float, high: float, share: tuple[float, float]
 ) -> None:
     p = np.random.default_rng(n_arms).uniform(low, high, (150, n_arms * (n_arms - 1) // 2))
@@ -51,7 +51,7 @@ def test_weights_exist_exactly_where_a_linear_program_finds_some(
 @pytest.mark.parametrize(
     ("n_arms", "factor", "most"), [(3, 2, 2 / 3), (4, 2, 2 / 3), (5, 1.5, 0.6)]
 )
-def test_arms_exist_for_all_chances_within_the_documented_factor(
+def test_arms_exist_for_all_probabilities_within_the_documented_factor(
     n_arms: int, factor: float, most: float
 ) -> None:
     """Corners, where each p_ij is a or factor·a, and points between them."""
@@ -63,7 +63,7 @@ def test_arms_exist_for_all_chances_within_the_documented_factor(
         assert exist.all()
 
 
-def test_a_factor_of_two_is_too_much_for_five_arms() -> None:
+def test_a_factor_of_two_is_too_large_for_five_arms() -> None:
     """K₂,₃ is a metric of ones and twos that no answers have (Deza, Laurent, 1997)."""
     side = np.array([0, 0, 1, 1, 1])
     p = 0.1 * np.array([[2.0 if side[i] == side[j] else 1.0 for i, j in combinations(range(5), 2)]])
@@ -72,7 +72,7 @@ def test_a_factor_of_two_is_too_much_for_five_arms() -> None:
 
 
 @pytest.mark.parametrize("n_arms", [3, 4, 5])
-def test_drawn_outputs_disagree_as_theta_says_pair_by_pair(n_arms: int) -> None:
+def test_drawn_outputs_have_the_disagreement_of_theta_for_each_pair(n_arms: int) -> None:
     """In three parts of the contexts. Hoeffding: |mean(d − p)| > 0.02 over 20,000 rounds has chance
     ≤ 2·exp(−2·20,000·0.02²) < 3e-7; 57 comparisons: false alarms below 2e-5.
     """

@@ -1,4 +1,4 @@
-"""The certified engine takes the decisions of implementations that solve every round.
+"""The certified engine makes the same decisions as implementations that solve every round.
 
 `stopwise.reference` is one, `tests.oracles.solve_every_round` the other: it knows more features and
 rules, and how close a round comes to a tie.
@@ -48,7 +48,7 @@ MAPS: dict[str, tuple[Any, Any]] = {
 
 
 def both_maps(name: str, k: int) -> tuple[FeaturesLike, Any]:
-    """Return stopwise's features and the referee's, for a name or one of "stage" and "pair"."""
+    """Return the features for Stopwise and for the referee by name, "stage" or "pair"."""
     if name in MAPS:
         return MAPS[name]
     kinds = list(MAPS.values())
@@ -63,7 +63,7 @@ def both_maps(name: str, k: int) -> tuple[FeaturesLike, Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """One instance and one policy; ``levels`` makes contexts repeat."""
+    """An instance and a policy; ``levels`` makes contexts repeat."""
 
     k: int = 3
     d: int = 4
@@ -125,8 +125,8 @@ class Case:
 def assert_same(stops: NDArray[np.int64], referee: oracle.Played, depths: int = 2) -> None:
     assert referee.closest.min() > TIE
     np.testing.assert_array_equal(stops, referee.stops)
-    found = np.bincount(stops)
-    assert np.count_nonzero(found >= 5) >= depths, f"a test of one depth shows nothing: {found}"
+    counts = np.bincount(stops)
+    assert np.count_nonzero(counts >= 5) >= depths, f"a test of one depth shows nothing: {counts}"
 
 
 def assert_exact(case: Case, depths: int = 2) -> NDArray[np.int64]:
@@ -161,12 +161,12 @@ QUICK = [
 
 
 @pytest.mark.parametrize("case", QUICK, ids=str)
-def test_every_decision_is_that_of_solving_every_round(case: Case) -> None:
+def test_decisions_equal_those_of_solving_every_round(case: Case) -> None:
     assert_exact(case)
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.5])
-def test_chains_of_comparisons_are_closed_as_written(lam: float) -> None:
+def test_transitive_decisions_equal_those_of_the_reference(lam: float) -> None:
     """``transitive`` by the engine and by the page of numpy, where it matters in many rounds.
 
     Errors are nested, so that disagreements add up along the arms just as their bounds do.
@@ -199,7 +199,7 @@ def test_chains_of_comparisons_are_closed_as_written(lam: float) -> None:
     assert shallower > 5
 
 
-def test_what_proved_a_decision_has_the_verdicts_of_the_exact_evidence() -> None:
+def test_proving_evidence_has_the_verdicts_of_the_exact_evidence() -> None:
     """Also where a lost pair's chains were not settled before another pair decided (round 54)."""
     rng = np.random.default_rng(15)
     k = int(rng.integers(4, 7))
@@ -224,7 +224,7 @@ THOMPSON = [
 
 
 @pytest.mark.parametrize(("case", "scale"), THOMPSON, ids=str)
-def test_thompson_draws_from_the_exact_posterior(case: Case, scale: float) -> None:
+def test_thompson_samples_from_the_exact_posterior(case: Case, scale: float) -> None:
     features, own = both_maps(case.features, case.k)
     rule: dict[str, Any] = {"scale": scale, "forced_rounds": case.forced, "ridge": case.ridge}
     policy = Thompson(case.cascade(), features, case.d, seed=9, **rule)
@@ -242,7 +242,7 @@ SUPERVISED = [
 
 
 @pytest.mark.parametrize("case", SUPERVISED, ids=str)
-def test_the_supervised_comparator_is_exact_too(case: Case) -> None:
+def test_supervised_decisions_equal_those_of_solving_every_round(case: Case) -> None:
     features, own = both_maps(case.features, case.k)
     contexts, outputs, labels = case.world()
     phi = np.array([own(x) for x in contexts])
@@ -253,7 +253,7 @@ def test_the_supervised_comparator_is_exact_too(case: Case) -> None:
 
 
 def drawn(seed: int) -> Case:
-    """Return a random case, across everything a policy can be given."""
+    """Return a random case that covers all options of a policy."""
     rng = np.random.default_rng(seed)
     k = int(rng.integers(2, 7))
     features = str(rng.choice(["identity", "square", "stage", "pair"]))
@@ -280,7 +280,7 @@ def drawn(seed: int) -> Case:
 
 
 @pytest.mark.slow
-def test_every_decision_of_random_cases_is_exact() -> None:
+def test_decisions_of_random_cases_are_exact() -> None:
     depths = np.zeros(6, dtype=np.int64)
     for seed in range(80):
         depths += np.bincount(assert_exact(drawn(1000 + seed), 1), minlength=6)
@@ -289,7 +289,7 @@ def test_every_decision_of_random_cases_is_exact() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("levels", [None, 40])
-def test_decisions_stay_exact_far_beyond_the_table(levels: int | None) -> None:
+def test_decisions_remain_exact_beyond_the_counted_rows(levels: int | None) -> None:
     case = Case(k=3, d=3, n=12_000, sigma=0.15, step=0.25, levels=levels, ridge=1e-4, seed=3)
     contexts, outputs, _ = case.world()
     stops = case.policy().run(contexts, outputs)

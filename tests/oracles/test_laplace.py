@@ -1,4 +1,4 @@
-"""USS-Laplace and USS-Anchor take the decisions of a referee that solves every round.
+"""USS-Laplace and USS-Anchor make the same decisions as a referee that solves every round.
 
 With labels it also asks for the same labels, with the same chances. Seeds are chosen so that no
 comparison is a tie to 1e-9, which is asserted.
@@ -35,12 +35,12 @@ def world(k: int, n: int, seed: int, d: int = 2, best: int = -1) -> tuple[Array,
 def square(x: Array) -> Array:
     """The polynomial of degree two, in its usual order."""
     ones = np.column_stack([np.ones(len(x)), x])
-    found = [ones[:, a] * ones[:, b] for a, b in combinations_with_replacement(range(3), 2)]
-    return np.column_stack(found) / math.sqrt(len(found))
+    products = [ones[:, a] * ones[:, b] for a, b in combinations_with_replacement(range(3), 2)]
+    return np.column_stack(products) / math.sqrt(len(products))
 
 
 def standard(x: Array, fit: Array | None, degree: int = 2) -> tuple[list[Array], int]:
-    """Features that scale themselves before they are multiplied, by hand, and how many are linear.
+    """Unscaled `Standard` features in plain numpy, and the number of linear ones.
 
     ``fit`` are the contexts so far.
     """
@@ -61,7 +61,7 @@ def standard(x: Array, fit: Array | None, degree: int = 2) -> tuple[list[Array],
 
 
 def scaled(parts: list[list[Array]]) -> tuple[list[Array], float]:
-    """Features of all arms times the number that makes the norm at most one, and the ridge."""
+    """Features of all arms, scaled to a norm of at most one, and the ridge."""
     size = 1 / max(math.sqrt(float(largest @ largest)) for _, largest in parts)
     return [size * rows for rows, _ in parts], size**2
 
@@ -76,7 +76,7 @@ CASES: dict[str, tuple[type[Any], int, dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_decision_is_that_of_solving_every_round(name: str) -> None:
+def test_decisions_equal_those_of_the_referee(name: str) -> None:
     kind, k, settings, rule = CASES[name]
     n, cascade = 250, sw.Cascade(np.full(k, 0.35 / k))
     x, outputs, _ = world(k, n, 0)
@@ -88,11 +88,11 @@ def test_every_decision_is_that_of_solving_every_round(name: str) -> None:
     assert len(set(stops)) > 1
 
 
-def test_features_that_scale_themselves_are_fitted_until_1024_rounds() -> None:
+def test_standard_features_are_fitted_until_1024_rounds() -> None:
     n, cascade = 1100, sw.Cascade([0.05, 0.3])
     x, outputs, _ = world(2, n, 4)
     x = x * [100.0, 0.01] + [7.0, 0.2]
-    x[600:] += [50.0, 0.0]  # what is normal changes: the last fit counts
+    x[600:] += [50.0, 0.0]  # the distribution changes; the last fit counts
     policy = sw.USSLaplace(cascade, context_dim=2)
     rows, ridge = scaled([standard(x, None, 1)[0]])
     referee = Referee(rows, outputs, cascade.cumulative, ridge, 0.5)
@@ -117,15 +117,15 @@ REVEALED: dict[str, tuple[type[Any], int, dict[str, Any]]] = {
 }
 
 
-def known_at(x: Array, outputs: Ints, arm: int) -> Array:
-    """What is known at an arm of contexts that begin with one number: each arm adds another."""
+def visible_at(x: Array, outputs: Ints, arm: int) -> Array:
+    """The context available at an arm, if it starts with one number and each arm adds one."""
     agree = [outputs[:, a] == outputs[:, b] for b in range(arm + 1) for a in range(b)]
     return np.column_stack([x[:, : arm + 2], *agree]).astype(float)
 
 
 @pytest.mark.parametrize("scales", [False, True], ids=["fixed features", "standard"])
 @pytest.mark.parametrize("name", REVEALED)
-def test_answers_that_were_drawn_are_those_of_the_exact_estimates(name: str, scales: bool) -> None:
+def test_drawn_answers_equal_those_of_the_exact_estimates(name: str, scales: bool) -> None:
     referees = [play_revealed(name, scales, seed) for seed in (3, 4)]
     assert sum(referee.drawn for referee in referees) > 8
     assert sum(referee.moved for referee in referees) > 0
@@ -141,20 +141,20 @@ def play_revealed(name: str, scales: bool, seed: int) -> Referee:
     more = {"ridge": ridge, "explore": 0.3, "seed": seed}
     policy = kind(cascade, features, 1, reveals=1, z=rule["z"], **more)
     chance = exploring(seed, n)
-    surprising = chance < 0.05  # where every round goes on at random: models are wrong there
+    surprising = chance < 0.05  # where every round explores, because the models are biased there
     outputs[surprising, -1] = (outputs[surprising, -2] + 1) % 3
-    known = [known_at(x, outputs, arm) for arm in range(k - 1)]
+    visible = [visible_at(x, outputs, arm) for arm in range(k - 1)]
 
     def fitted(stops: list[int] | None) -> tuple[list[Array], float]:
         if not scales:
-            rows = [np.column_stack([np.ones(n), v]) for v in known]
+            rows = [np.column_stack([np.ones(n), v]) for v in visible]
             return [v / math.sqrt(v.shape[1]) for v in rows], 0.05
         reached = [
             None if stops is None else v[: len(stops)][np.array(stops) >= arm]
-            for arm, v in enumerate(known)
+            for arm, v in enumerate(visible)
         ]
         degree = 1 if stops is None else 2
-        return scaled([standard(v, r, degree)[0] for v, r in zip(known, reached, strict=True)])
+        return scaled([standard(v, r, degree)[0] for v, r in zip(visible, reached, strict=True)])
 
     more = {"explore": 0.3, "revealed": True, "seed": seed}
     referee = Referee(*_first(fitted(None), outputs, cascade), **rule, **more)
@@ -171,8 +171,8 @@ def play_revealed(name: str, scales: bool, seed: int) -> Referee:
 
 
 def _first(fitted: tuple[list[Array], float], outputs: Ints, cascade: sw.Cascade) -> Any:
-    known, ridge = fitted
-    return known, outputs, cascade.cumulative, ridge
+    visible, ridge = fitted
+    return visible, outputs, cascade.cumulative, ridge
 
 
 # ------------------------------------------------------------------------------------------ labels
@@ -188,13 +188,13 @@ LABELLED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("scales", [False, True], ids=["fixed features", "standard"])
 @pytest.mark.parametrize("name", LABELLED)
-def test_labels_are_asked_for_and_learned_as_written(name: str, scales: bool) -> None:
+def test_label_requests_and_gains_equal_those_of_the_referee(name: str, scales: bool) -> None:
     """Arm 1 is the best of four: labels show that the last arms are not worth it."""
-    given = LABELLED[name]
+    options = LABELLED[name]
     n, k, cascade = 300, 4, sw.Cascade([0.02, 0.06, 0.05, 0.05])
     x, outputs, labels = world(k, n, 2, best=1)
     x[:, 1] = np.sign(x[:, 1])  # two values: such a coordinate has no square
-    settings: dict[str, Any] = given if scales else {**given, "ridge": 0.05}
+    settings: dict[str, Any] = options if scales else {**options, "ridge": 0.05}
     policy = sw.USSLaplace(cascade, None if scales else sw.Polynomial(2), 2, **settings)
 
     def fitted(seen: int) -> tuple[list[Array], float, int]:
@@ -205,7 +205,7 @@ def test_labels_are_asked_for_and_learned_as_written(name: str, scales: bool) ->
         return rows * (k - 1), ridge, linear
 
     rows, ridge, linear = fitted(0)
-    more = {"explore": 0.06, "seed": 0, "z": 0.5, **given}
+    more = {"explore": 0.06, "seed": 0, "z": 0.5, **options}
     referee = Referee(
         rows, outputs, cascade.cumulative, ridge, transitive=True, linear=linear, **more
     )
@@ -217,20 +217,20 @@ def test_labels_are_asked_for_and_learned_as_written(name: str, scales: bool) ->
         assert (decision.stop, decision.rule_stop) == (stops[t], rule_stop)
         assert decision.fixed_by_labels == (referee.fixed is not None)
         fixed += decision.fixed_by_labels
-        request = referee.learn(t, stops[t], rule_stop)
-        found = policy.observe(x[t], outputs[t, : stops[t] + 1].tolist(), rule_stop=rule_stop)
-        assert (found is None) == (request is None), t
+        expected = referee.learn(t, stops[t], rule_stop)
+        request = policy.observe(x[t], outputs[t, : stops[t] + 1].tolist(), rule_stop=rule_stop)
+        assert (request is None) == (expected is None), t
         if scales and t + 1 >= 8 and t & (t + 1) == 0:
             referee.again(*fitted(t + 1))
-        if found is not None and request is not None:
-            assert found == pytest.approx(request, rel=1e-12)
+        if request is not None and expected is not None:
+            assert request == pytest.approx(expected, rel=1e-12)
             asked += 1
             ran = tuple(outputs[t, : stops[t] + 1].tolist())
             answer = int(labels[t])
-            policy.learn_label(label_of(x[t], ran, answer, rule_stop=rule_stop, request=found))
-            referee.label(t, stops[t], rule_stop, int(labels[t]), request)
+            policy.learn_label(label_of(x[t], ran, answer, rule_stop=rule_stop, request=request))
+            referee.label(t, stops[t], rule_stop, int(labels[t]), expected)
     assert referee.closest > TIE
     assert (asked, policy.labels.asked, policy.labels.came) == (referee.asked,) * 3
     assert asked > 15
-    assert fixed > 50 or "z" not in given
+    assert fixed > 50 or "z" not in options
     assert len(set(stops)) > 1

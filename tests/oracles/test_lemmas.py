@@ -24,7 +24,7 @@ from stopwise.research.theory.regret import optimal_arms, pseudo_regret, regret
 
 
 class World(NamedTuple):
-    """Everything a table of chances implies; a context, with what can happen there."""
+    """A context with its outcomes and their probabilities."""
 
     labels: NDArray[np.int64]  # (outcomes,)
     outputs: NDArray[np.int64]  # (outcomes, K)
@@ -55,7 +55,7 @@ def random_worlds(seed: int, n: int, k: int) -> list[World]:
 
 
 def made_of(wrong: dict[str, float]) -> World:
-    """The world in which the label is 1 and the arms make these mistakes: {"0110": chance}."""
+    """A world with label 1 in which the arms make these mistakes: {"0110": probability}."""
     mistakes = np.array([[int(c) for c in pattern] for pattern in wrong])
     return World(np.ones(len(wrong), dtype=np.int64), 1 - mistakes, np.array(list(wrong.values())))
 
@@ -71,11 +71,11 @@ def facts(cascade: Cascade, context: World) -> tuple[int, bool, int]:
     )
 
 
-# --- Lemma 2, and Theorem 1: no more can be learnt than under weak dominance -------------------
+# --- Lemma 2, and Theorem 1: weak dominance is necessary -------------------
 
 
 @pytest.mark.parametrize("k", [2, 4])
-def test_the_first_candidate_is_optimal_exactly_under_weak_dominance(k: int) -> None:
+def test_the_first_candidate_is_optimal_if_and_only_if_weak_dominance_holds(k: int) -> None:
     """Without it there is a twin: another world that looks alike and has another best arm.
 
     Keep the law of the outputs, and with it all that anybody can observe, and let the arm that
@@ -86,7 +86,7 @@ def test_the_first_candidate_is_optimal_exactly_under_weak_dominance(k: int) -> 
     for context in random_worlds(k, 400, k):
         cascade = Cascade(rng.uniform(0, 0.5, k))
         best, dominant, first = facts(cascade, context)
-        seen[dominant] += best < k - 1  # at the last arm there is nothing to be seen
+        seen[dominant] += best < k - 1  # the last arm is always dominant
         assert (first == best) == dominant
         assert first >= best  # too deep, never too shallow
         errors, p = (np.array([table] * k) for table in (context.errors, context.disagreement))
@@ -103,7 +103,7 @@ def test_the_first_candidate_is_optimal_exactly_under_weak_dominance(k: int) -> 
 
 
 @given(data=st.data(), k=st.integers(2, 4))
-def test_lemma_2_holds_through_ties(data: st.DataObject, k: int) -> None:
+def test_lemma_2_holds_with_ties(data: st.DataObject, k: int) -> None:
     # chances and costs in twentieths: ties in loss and in dominance are frequent
     outcome = st.integers(0, 2 ** (k + 1) - 1)
     drawn = data.draw(st.lists(outcome, min_size=20, max_size=20))
@@ -147,7 +147,7 @@ def test_with_three_answers_strong_dominance_does_not_imply_weak_dominance() -> 
 # --- Theorem 2 has a gap -----------------------------------------------------------------------
 
 
-def test_the_rule_can_settle_one_arm_too_deep_for_good() -> None:
+def test_uss_pd_can_remain_one_arm_too_deep() -> None:
     """The proof of Theorem 2 counts a stop at h′ as an observation of the pair that forbade i*.
 
     That pair, (i*, h), may reach deeper than the stop, h > h′; then nothing is learnt about it.

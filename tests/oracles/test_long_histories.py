@@ -1,4 +1,4 @@
-"""Histories longer than what is stored once: estimates against scikit-learn and plain sums."""
+"""Estimates of long histories, compared with scikit-learn and plain sums."""
 
 import copy
 from collections import Counter
@@ -18,7 +18,7 @@ STAGES = sw.PerStage([LINE, CURVE, LINE])
 
 @pytest.mark.parametrize("levels", [None, 4], ids=["single rows", "repeated rows"])
 @pytest.mark.parametrize("features", [CURVE, STAGES], ids=["shared", "by stage"])
-def test_theta_and_gram_are_those_of_the_data(
+def test_theta_and_gram_equal_those_computed_from_the_data(
     levels: int | None, features: sw.Polynomial | sw.PerStage
 ) -> None:
     rng, n = np.random.default_rng(3), 5500
@@ -32,7 +32,7 @@ def test_theta_and_gram_are_those_of_the_data(
     for t in range(n):
         policy.observe(x[t], outputs[t, : stops[t] + 1].tolist())
         if t == n // 2:
-            policy.decide(x[t])  # anchors the models: what follows is learned by increments
+            policy.decide(x[t])  # creates the models, which then learn incrementally
             policy.theta(0, 3)
     single = Counter(row.stop for row in archive.rows(policy))[3] > archive.MAX_DISTINCT
     assert single == (levels is None)
@@ -47,7 +47,7 @@ def test_theta_and_gram_are_those_of_the_data(
         assert policy.observations(i, j) == seen.sum()
 
 
-def test_a_model_that_learns_row_by_row_decides_as_one_that_reads_its_history() -> None:
+def test_incremental_models_decide_as_models_fitted_to_the_history() -> None:
     rng = np.random.default_rng(5)
     x, grid = rng.uniform(-1, 1, (600, 2)), rng.uniform(-1, 1, (300, 2))
     asked, silent = (sw.USSPD(CASCADE, STAGES, 2, sigma=0.01, forced_rounds=5) for _ in range(2))
@@ -56,13 +56,13 @@ def test_a_model_that_learns_row_by_row_decides_as_one_that_reads_its_history() 
             policy.observe(x[t], outputs[: 1 + t % 4])
         asked.decide_many(x[:20])
         if t % 100 == 99:
-            fresh = copy.deepcopy(silent)  # never asked before
+            fresh = copy.deepcopy(silent)  # has not decided before
             assert asked.decide_many(grid).tolist() == fresh.decide_many(grid).tolist()
     assert len(set(asked.decide_many(grid).tolist())) > 1
 
 
 @pytest.mark.parametrize("floor", [1 / 30, 1 / 10], ids=["all known", "revealed"])
-def test_rounds_are_explored_less_and_less_whatever_the_context(floor: float) -> None:
+def test_exploration_decays_independently_of_the_context(floor: float) -> None:
     # the count is within ±4.5 standard deviations (a false alarm in 10⁵), and so is a correlation
     cascade, n = sw.Cascade([0.01, 0.9, 0.1]), 20_000
     reveals = 0 if floor == 1 / 10 else None  # then draws of answers rest on it

@@ -1,4 +1,4 @@
-"""The optimal arm of worlds without labels, beside brute force over labels."""
+"""The optimal arm of worlds without labels, compared with brute force over labels."""
 
 from itertools import product
 
@@ -34,12 +34,12 @@ def some_labels_make_it_best(weights: Floats, answers: Floats, losses: Floats, a
         return True
     less = (slope[:, [arm]] - slope[:, :arm]).T
     room = losses[:arm] + constant[:arm] - losses[arm] - constant[arm]
-    found = linprog(np.zeros(len(weights)), A_ub=less, b_ub=room, bounds=(0, 1))
-    return found.status == 0
+    solution = linprog(np.zeros(len(weights)), A_ub=less, b_ub=room, bounds=(0, 1))
+    return solution.status == 0
 
 
 @pytest.mark.parametrize("n_arms", [2, 3, 4])
-def test_an_arm_can_be_optimal_exactly_where_a_linear_program_finds_labels(n_arms: int) -> None:
+def test_an_arm_can_be_optimal_if_and_only_if_a_linear_program_finds_labels(n_arms: int) -> None:
     rng = np.random.default_rng(n_arms)
     answers = np.array(list(product((0, 1), repeat=n_arms)), dtype=np.float64)
     unlike = (answers[:, :, None] != answers[:, None, :]).astype(np.float64)
@@ -79,7 +79,7 @@ def check(cascade: sw.Cascade, batch: Batch) -> None:
 
 
 @pytest.mark.parametrize(("n_arms", "case", "margin"), PAPER)
-def test_the_optimal_arm_of_the_papers_instances_is_that_of_brute_force(
+def test_the_optimal_arm_of_the_papers_instances_equals_brute_force(
     n_arms: int, case: int, margin: float
 ) -> None:
     environment = build_environment(instances.realizable(n_arms, case, margin))
@@ -89,7 +89,7 @@ def test_the_optimal_arm_of_the_papers_instances_is_that_of_brute_force(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_optimal_arm_of_random_worlds_is_that_of_brute_force(seed: int) -> None:
+def test_the_optimal_arm_of_random_worlds_equals_brute_force(seed: int) -> None:
     """Without the repeated draws, an earlier arm is better in some contexts of most worlds."""
     rng = np.random.default_rng(seed)
     n_arms = 3 + seed % 3
@@ -101,7 +101,7 @@ def test_the_optimal_arm_of_random_worlds_is_that_of_brute_force(seed: int) -> N
     check(cascade, world.sample(2000, rng))
 
 
-def test_a_stop_loses_its_signed_pseudo_regret_by_the_answers_of_the_optimal_arm() -> None:
+def test_signed_pseudo_regret_is_the_expected_loss_relative_to_the_optimal_arm() -> None:
     """Hoeffding: |mean(loss − signed)| > 0.02 of 40,000 rounds has chance ≤ 2·exp(−32) each."""
     environment = build_environment(instances.realizable(4, 2, 0.0))
     batch = environment.sample(40_000, np.random.default_rng(1))
@@ -116,7 +116,7 @@ def test_a_stop_loses_its_signed_pseudo_regret_by_the_answers_of_the_optimal_arm
         assert abs(float((paid - signed).mean())) < 0.02
 
 
-def test_contexts_without_an_optimal_arm_are_drawn_again_and_the_others_stay() -> None:
+def test_only_contexts_without_an_optimal_arm_are_redrawn() -> None:
     cascade = sw.Cascade([0.1, 0.15, 0.15])
     theta = [[-1.2, 1.5], [-1.8, 1.5], [-2.0, 1.5]]
     world = research.Realizable(cascade, theta)
@@ -128,8 +128,8 @@ def test_contexts_without_an_optimal_arm_are_drawn_again_and_the_others_stay() -
     np.testing.assert_array_equal(batch.contexts[: good.sum()], x[good])
 
 
-def test_a_world_in_which_no_arm_can_be_optimal_is_refused() -> None:
-    """The third arm costs 1.2 more than the first: no labels make up for that."""
+def test_a_world_without_optimal_arms_is_rejected() -> None:
+    """The third arm costs 1.2 more than the first: no labels can compensate for it."""
     world = research.Realizable(sw.Cascade([0.1, 0.6, 0.6]), [[0.7, 0.0], [0.7, 0.0], [0.8, 0.0]])
     with pytest.raises(InvalidParameterError, match="an arm that can be optimal"):
         world.sample(10, np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""Where `stopwise.reference` and the policies meet edges, and that page by itself.
+"""Edge cases of `stopwise.reference` and the policies.
 
 `test_decisions` compares the two in runs.
 """
@@ -14,7 +14,7 @@ import stopwise as sw
 from stopwise import reference
 
 
-def test_contexts_that_leave_the_gram_matrix_singular() -> None:
+def test_decisions_with_a_singular_gram_matrix_equal_the_reference() -> None:
     """Two of four features are copies of each other, so that V has no inverse in any round."""
     rng = np.random.default_rng(3)
     x = rng.choice([-1.0, 0.0, 1.0], (120, 2))
@@ -52,13 +52,13 @@ def test_contexts_that_leave_the_gram_matrix_singular() -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore::stopwise.errors.CostUnitWarning")
-def test_the_rule_stops_only_where_the_gap_is_strictly_larger(
+def test_the_rule_stops_only_if_the_gap_is_strictly_larger(
     gap: float, x: float, seen: int, stop: int
 ) -> None:
     phi, costs = np.array([x]), np.array([0.0, gap])
     oracle = reference.ReferenceUSSPD(costs, 1, forced_rounds=0)
     policies: list[Any] = [sw.USSPD(sw.Cascade(costs), context_dim=1, forced_rounds=0)]
-    if seen:  # a Thompson draw has no spread at zero
+    if seen:  # Thompson draws have no variance at zero
         policies.append(sw.Thompson(sw.Cascade(costs), sw.Identity(), 1, forced_rounds=0))
     for policy in (oracle, *policies):
         for _ in range(seen):
@@ -82,7 +82,7 @@ def test_newton_converges_from_far_away_and_on_separable_data(rate: float) -> No
 
 
 @pytest.mark.parametrize("ratio", [1e-4, 1e-8, 1e-13])
-def test_the_norm_is_right_for_ill_conditioned_rows(ratio: float) -> None:
+def test_the_norm_is_accurate_for_ill_conditioned_rows(ratio: float) -> None:
     """λ_min/λ_max of V is about ratio²/5: as a matrix, V would lose it to rounding."""
     rows = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, ratio]])
     # V⁻¹ = [[1, −1/ratio], [−1/ratio, 4/ratio²]]/3
@@ -92,8 +92,8 @@ def test_the_norm_is_right_for_ill_conditioned_rows(ratio: float) -> None:
         ([1.0, ratio], 1.0),
         ([0.0, 1.0], 4 / 3 / ratio**2),
     ]:
-        found = reference.norm(np.array(phi), rows)
-        assert found == pytest.approx(math.sqrt(square), rel=max(1e-12, 1e-15 / ratio))
+        norm = reference.norm(np.array(phi), rows)
+        assert norm == pytest.approx(math.sqrt(square), rel=max(1e-12, 1e-15 / ratio))
 
 
 def test_the_norm_of_an_unseen_direction_is_infinite() -> None:

@@ -1,4 +1,4 @@
-"""Features that scale themselves: the engine's fit has the bits of one written with numpy."""
+"""Fits of `Standard` features are bit-identical to numpy."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [1, 2, 3, 8, 16, 64, 1024])
-def test_the_fit_is_that_of_numpy_bit_for_bit(kind: str, n: int) -> None:
+def test_the_fit_is_bit_identical_to_numpy(kind: str, n: int) -> None:
     random = np.random.default_rng([n, len(kind)])
     for dim in (0, 1, 2, 5, 12):
         assert_same_bits(np.ascontiguousarray(KINDS[kind](random, (n, dim)), dtype=np.float64))
@@ -61,5 +61,5 @@ def test_the_fit_is_that_of_numpy_bit_for_bit(kind: str, n: int) -> None:
         )
     )
 )
-def test_any_finite_numbers_are_fitted_as_by_numpy(rows: list[list[float]]) -> None:
+def test_the_fit_of_any_finite_numbers_is_bit_identical_to_numpy(rows: list[list[float]]) -> None:
     assert_same_bits(np.array(rows))

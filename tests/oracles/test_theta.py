@@ -1,4 +1,4 @@
-"""`theta` is the ridge logistic MLE, as scikit-learn and the reference's solver find it."""
+"""`theta` is the ridge-regularised logistic MLE, compared with two other solvers."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def by_sklearn(
     [(200, 2, 999, sw.Identity()), (900, 4, 3, sw.Identity()), (300, 8, 999, sw.Polynomial(2))],
     ids=["2", "4", "45"],
 )
-def test_theta_is_that_of_two_other_solvers(
+def test_theta_equals_two_other_solvers(
     n: int, d: int, levels: int, features: sw.Identity | sw.Polynomial, ridge: float
 ) -> None:
     rng = np.random.default_rng(n)

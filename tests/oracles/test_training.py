@@ -1,4 +1,4 @@
-"""Trained classifiers fulfil the conditions of optimality."""
+"""Trained classifiers satisfy the optimality conditions."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Transitive decisions are the closure of exact solves, and take few passes over history.
+"""Transitive decisions equal the closure of exact solves, and take few passes over the history.
 
 The oracle (`benchmarks.transitive`) solves the regressions of all pairs in every round in plain
 numpy and closes the wins by Warshall's algorithm. Seeds are fixed: there are no false alarms.
@@ -41,7 +41,7 @@ def assert_exact(tally: Tally) -> None:
 
 @pytest.mark.parametrize("half_life", [None, 60.0], ids=["all rounds count", "forgetting"])
 @pytest.mark.parametrize(("kind", "n_arms"), SEEDS)
-def test_stops_are_those_of_the_closure_of_exact_solves(
+def test_stops_equal_the_closure_of_exact_solves(
     kind: str, n_arms: int, half_life: float | None
 ) -> None:
     tally = Tally()
@@ -51,7 +51,7 @@ def test_stops_are_those_of_the_closure_of_exact_solves(
 
 
 @pytest.mark.parametrize("n_arms", ARMS)
-def test_stops_are_those_of_the_closure_with_labels(n_arms: int) -> None:
+def test_stops_equal_the_closure_of_exact_solves_with_labels(n_arms: int) -> None:
     """With labels the test of a pair is gap > p̃·g̃; the referee computes the gains, too."""
     rng = np.random.default_rng(n_arms)
     n, cascade = 80, sw.Cascade(rng.uniform(0.01, 0.2, n_arms))
@@ -83,7 +83,7 @@ def test_stops_are_those_of_the_closure_with_labels(n_arms: int) -> None:
     assert stops > 5
 
 
-def test_default_policies_stop_where_the_closure_of_exact_solves_does() -> None:
+def test_stops_of_default_policies_equal_the_closure_of_exact_solves() -> None:
     """An engine that refines settled pairs takes 3,000 passes in one decision of each run."""
     tally = Tally()
     for seed in (10, 18, 26, 30, 74):

@@ -1,4 +1,4 @@
-"""What holds for any data: V⁻¹ is the inverse of V, and a larger radius never stops earlier."""
+"""Properties for any data: V⁻¹ inverts V, and a larger radius never stops earlier."""
 
 import numpy as np
 from hypothesis import given
@@ -31,7 +31,7 @@ def world(
     asked=st.integers(1, 40),
     levels=st.none() | st.integers(1, 3),
 )
-def test_v_times_its_inverse_is_one_for_any_lambda(
+def test_v_times_its_inverse_is_the_identity(
     seed: int, d: int, n: int, lam: float, asked: int, levels: int | None
 ) -> None:
     contexts, outputs = world(seed, n, d, 3, levels)

@@ -1,4 +1,4 @@
-"""What is written to a log is read from it, in every format."""
+"""Logs of every format are read as they were written."""
 
 import math
 from itertools import combinations
@@ -46,8 +46,8 @@ def logs(draw: st.DrawFn) -> Written:
     rounds = [
         draw(played(arms, len(context), revealed, answer)) for _ in range(draw(st.integers(1, 8)))
     ]
-    known = st.none() | answer.filter(lambda label: str(label).strip() != "")  # which is unknown
-    return Written(arms, context, revealed, rounds, [draw(known) for _ in rounds])
+    label = st.none() | answer.filter(lambda label: str(label).strip() != "")  # which is unknown
+    return Written(arms, context, revealed, rounds, [draw(label) for _ in rounds])
 
 
 @st.composite
@@ -59,14 +59,14 @@ def played(
     answer: st.SearchStrategy[Any],
 ) -> Round:
     stop = draw(st.integers(-1, len(arms) - 1))
-    known = base + sum(len(revealed.get(arm, ())) for arm in arms[: stop + 1])
+    n_numbers = base + sum(len(revealed.get(arm, ())) for arm in arms[: stop + 1])
     failed = stop < 0 or (stop < len(arms) - 1 and draw(st.booleans()))
     outputs = tuple(draw(answer) for _ in range(stop + 1))
     price = st.floats(0, 1e300)
     return Round(
         id=draw(st.text()),
         time=draw(st.floats(0, 4e9)),
-        context=tuple(draw(finite) for _ in range(known)),
+        context=tuple(draw(finite) for _ in range(n_numbers)),
         outputs=outputs,
         answers=outputs,
         stop=stop if stop >= 0 else None,
@@ -92,17 +92,17 @@ def write(path: Path, log: Written, *, append: bool = False) -> None:
 
 
 def check(path: Path, written: Written, size: int) -> None:
-    """Compare what is read with what one would compute from the rounds, one by one."""
+    """Compare the columns read with those computed from each round."""
     log = Log(path, None if written.context else Columns(context=()))
     arms, k = written.arms, len(written.arms)
     assert log.arms == tuple(arms)
     coordinates = [f"{arm}.{name}" for arm in arms[:-1] for name in written.revealed[arm]]
     assert log.context == (*written.context, *coordinates)
-    known = [
+    expected = [
         len(written.context) + sum(len(written.revealed[arm]) for arm in arms[: i + 1])
         for i in range(k - 1)
     ]
-    assert log.sees == (tuple(known) if coordinates else None)
+    assert log.sees == (tuple(expected) if coordinates else None)
     row = 0
     for chunk in log.chunks(size):
         assert chunk.first == row
@@ -141,7 +141,7 @@ def meaning(values: tuple[Any, ...] | None, code: np.int64) -> Any:
 
 
 @given(logs(), st.sampled_from(SUFFIXES), st.integers(1, 9), st.booleans())
-def test_what_is_written_is_read(log: Written, suffix: str, size: int, append: bool) -> None:
+def test_a_written_log_is_read_back(log: Written, suffix: str, size: int, append: bool) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet, "GROUP_ROWS", 3)  # several row groups, so that types may widen
         path = Path(folder, f"log{suffix}")
@@ -154,7 +154,9 @@ def test_what_is_written_is_read(log: Written, suffix: str, size: int, append: b
 
 
 @given(logs(), st.sampled_from((".csv", ".jsonl")), st.data())
-def test_a_log_that_a_crash_cut_off(log: Written, suffix: str, data: st.DataObject) -> None:
+def test_a_truncated_log_keeps_complete_rows(
+    log: Written, suffix: str, data: st.DataObject
+) -> None:
     """A written row is in the file, one cut off is an error, appending continues after the last.
 
     If the line that names the columns is cut off, nothing is appended, and nothing removed.
@@ -166,37 +168,37 @@ def test_a_log_that_a_crash_cut_off(log: Written, suffix: str, data: st.DataObje
             writer = opened(path, log)
         except InvalidParameterError:
             return
-        ends, begun = [], path.stat().st_size
+        sizes, begun = [], path.stat().st_size
         for played, label in zip(log.rounds, log.labels, strict=True):
             writer.write(played, label)
-            ends.append(path.stat().st_size)
+            sizes.append(path.stat().st_size)
         writer.close()
-        whole = path.read_bytes()
+        content = path.read_bytes()
 
-        breaks = [end - 1 for end in ends]
-        cut = data.draw(st.integers(0, len(whole)) | st.sampled_from(breaks or [0]), label="cut")
+        breaks = [end - 1 for end in sizes]
+        cut = data.draw(st.integers(0, len(content)) | st.sampled_from(breaks or [0]), label="cut")
         # In CSV, a row without answers has no kind: whether its line is cut off cannot be seen.
         answered = [any(o is not None for o in played.outputs) for played in log.rounds]
         assume(suffix != ".csv" or cut not in breaks or answered[breaks.index(cut)])
-        path.write_bytes(whole[:cut])
-        readable = sum(end <= cut + 1 for end in ends)  # a row may lack its line break
+        path.write_bytes(content[:cut])
+        readable = sum(end <= cut + 1 for end in sizes)  # a row may lack its line break
         try:
             read = [chunk.first for chunk in Log(path, columns).chunks(1)]
         except InvalidLogError:
-            assert cut not in ends
-            assert cut + 1 not in ends
+            assert cut not in sizes
+            assert cut + 1 not in sizes
         else:
             assert read == list(range(readable))
-            assert readable == 0 or cut in ends or cut + 1 in ends
+            assert readable == 0 or cut in sizes or cut + 1 in sizes
 
         kept = readable
         try:
             more = opened(path, log, append=True)
         except InvalidLogError:  # the columns are not known: it may be another file
-            assert 0 < cut < (begun or ends[0])
-            assert path.read_bytes() == whole[:cut]
+            assert 0 < cut < (begun or sizes[0])
+            assert path.read_bytes() == content[:cut]
             return
         with more:
             for played, label in zip(log.rounds[kept:], log.labels[kept:], strict=True):
                 more.write(played, label)
-        assert path.read_bytes() == whole
+        assert path.read_bytes() == content

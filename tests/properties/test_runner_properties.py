@@ -1,4 +1,4 @@
-"""Whatever fails wherever, a policy is what the answered prefixes make of it."""
+"""After failures of any kind, a policy has learned exactly the answered prefixes."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ from tests.unit.running.test_runner import frozen
 ARMS = 3
 CASCADE = sw.Cascade([0.05, 0.1, 0.15])
 STAGED: dict[str, Any] = {"forced_rounds": 4, "explore": 0.3}  # arm 1 reveals a number
-# What a stage does with a case: answer something, or one of the ways not to.
+# Outcomes of a stage: an answer, or a kind of failure.
 outcomes = st.integers(0, 2) | st.sampled_from(["raises", "interrupted", "nan", "unhashable"])
 number = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0])
 case = st.tuples(st.tuples(number, number), st.tuples(*[outcomes] * ARMS))
@@ -53,17 +53,17 @@ def stage(arm: int, staged: bool) -> Stage:
 
 
 @given(cases=st.lists(case, max_size=12), kind=kinds, looped=st.booleans())
-def test_failures_anywhere_leave_what_the_answered_prefixes_teach(
+def test_after_failures_a_policy_has_learned_the_answered_prefixes(
     cases: list[Any], kind: int, looped: bool
 ) -> None:
     """An interrupted round teaches nothing, but has been decided."""
     policy, twin = policies()[kind], policies()[kind]
     staged = policy.reveals is not None
-    known = 1 if staged else 2
+    n_initial = 1 if staged else 2
     stages = [stage(arm, staged) for arm in range(ARMS)]
-    runner = Runner(policy, stages, context=lambda case: case[0][:known])
+    runner = Runner(policy, stages, context=lambda case: case[0][:n_initial])
     for x, plan in cases:
-        running = twin.start(x[:known])
+        running = twin.start(x[:n_initial])
         while (arm := running.next()) is not None and isinstance(plan[arm], int):
             if staged and arm == 1 and plan[arm] != 1:
                 break

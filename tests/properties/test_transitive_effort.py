@@ -1,4 +1,4 @@
-"""Transitive decisions converge: few passes over history, and none of them settled by force."""
+"""Transitive decisions need few passes over the history and always have a certificate."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,13 @@ import pytest
 import stopwise as sw
 
 ROUNDS = 400
-PASSES_PER_PAIR = 50  # heuristic: a damped Newton run needs tens
+PASSES_PER_PAIR = 50  # heuristic: damped Newton takes tens
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("n_arms", [4, 5, 6, 7])
 def test_a_transitive_decision_needs_few_passes(n_arms: int, seed: int) -> None:
-    """A pair that is won through a chain is settled and is not refined any further."""
+    """A pair that is won through a chain is not refined any further."""
     rng = np.random.default_rng([n_arms, seed])
     policy = sw.USSLaplace(sw.Cascade(costs=rng.uniform(0.01, 0.25, n_arms)), context_dim=3)
     skill = rng.uniform(0.0, 2.0, n_arms)

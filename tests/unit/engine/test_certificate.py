@@ -1,4 +1,4 @@
-"""The certified bound on |φᵀ(θ̃ − θ̂)| holds and is useful; inputs on which an engine was wrong."""
+"""The certified bound on |φᵀ(θ̃ − θ̂)| holds and is tight; regression tests of the engine."""
 
 import math
 
@@ -15,11 +15,11 @@ from tests.oracles.solve_every_round import hessian, ridge_mle
 Array = NDArray[np.float64]
 
 EXACT = 1e-12  # the engine treats logits closer than this as equal
-ROUNDING = 1e-10  # of the referee's own solve
+ROUNDING = 1e-10  # of the reference solution
 
 
 class Problem:
-    """One pair in a regression whose anchors are set by hand, and its exact estimate."""
+    """A regression with explicitly set anchor points, and its exact estimate."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = np.random.default_rng(seed)
@@ -28,7 +28,7 @@ class Problem:
         self.regression = Regression(self.d, self.ridge)
         self.truth = rng.normal(size=self.d) * rng.uniform(0, 6)
         self.phi, self.differ = np.zeros((0, self.d)), np.zeros(0)
-        self.theta_g = self.theta_h = np.zeros(self.d)  # where g and H are, once anchored
+        self.theta_g = self.theta_h = np.zeros(self.d)  # the points of g and H
         self.learn(int(rng.integers(1, 400)))
 
     def learn(self, n: int) -> None:
@@ -43,13 +43,13 @@ class Problem:
         self.differ = np.concatenate([self.differ, differ])
 
     def refine(self) -> None:
-        """Move the gradient's point along the step, damped far from the minimum; visit the rows."""
+        """Move θ_g along the step, damped far from the minimum, and read the rows."""
         step = self.regression.estimate() - self.theta_g
         moved = max(float(np.abs(self.phi @ step).max()), 1e-300)
         self.regression.refine(False)
-        ends = [self.theta_g + share * step for share in (1.0, math.log1p(moved) / moved)]
-        self.theta_g = min(ends, key=lambda end: float(np.abs(self.left(end)).max()))
-        if self.regression.shift == 0.0:  # H was computed anew, at the gradient's point
+        candidates = [self.theta_g + share * step for share in (1.0, math.log1p(moved) / moved)]
+        self.theta_g = min(candidates, key=lambda theta: float(np.abs(self.left(theta)).max()))
+        if self.regression.shift == 0.0:  # H was recomputed at θ_g
             self.theta_h = self.theta_g
 
     def left(self, theta_g: Array) -> Array:
@@ -84,7 +84,7 @@ class Problem:
 @pytest.mark.parametrize(
     "seeds", [range(80), pytest.param(range(1000, 4000), marks=pytest.mark.slow)], ids=len
 )
-def test_the_bound_holds_and_is_not_vacuous(seeds: range) -> None:
+def test_the_bound_holds_and_is_tight(seeds: range) -> None:
     collected: list[tuple[Array, Array]] = []
     for seed in seeds:
         problem = Problem(seed)
@@ -98,14 +98,14 @@ def test_the_bound_holds_and_is_not_vacuous(seeds: range) -> None:
     errors, bounds = (np.concatenate(part) for part in zip(*collected, strict=True))
     assert (errors <= bounds + ROUNDING).all()
     proved = np.isfinite(bounds) & (errors > 1e-7)
-    assert proved.sum() > 0.2 * len(bounds)  # most often there is something to bound …
-    assert np.quantile(errors[proved] / bounds[proved], 0.99) > 0.1  # … and the bound is near it
+    assert proved.sum() > 0.2 * len(bounds)  # errors are often large enough to compare …
+    assert np.quantile(errors[proved] / bounds[proved], 0.99) > 0.1  # … and bounds are near them
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_solving_leaves_nothing_uncertain(seed: int) -> None:
+def test_solve_is_exact(seed: int) -> None:
     problem = Problem(seed)
-    assert problem.regression.logit(problem.phi[0])[1] == math.inf  # nothing is anchored yet
+    assert problem.regression.logit(problem.phi[0])[1] == math.inf  # no model yet
     assert problem.regression.solve()
     errors, bounds = problem.errors_and_bounds()
     assert bounds.max() <= EXACT * max(1.0, 1 / math.sqrt(problem.ridge))
@@ -115,7 +115,7 @@ def test_solving_leaves_nothing_uncertain(seed: int) -> None:
     problem.check_hessian(problem.exact, 1e-6)
 
 
-def test_the_reach_and_the_shift_bound_every_row_of_history() -> None:
+def test_the_reach_and_the_shift_bound_all_rows() -> None:
     moved_without_hessian = 0
     for seed in range(40):
         problem = Problem(seed)
@@ -130,23 +130,23 @@ def test_the_reach_and_the_shift_bound_every_row_of_history() -> None:
             moved = np.abs(phi @ (problem.theta_g - problem.theta_h))
             assert regression.shift >= moved.max() - 1e-12
             moved_without_hessian += step % 2 == 1 and regression.shift > 0.0
-    assert 40 < moved_without_hessian < 200  # both kinds of pass were seen
+    assert 40 < moved_without_hessian < 200  # both kinds of pass occur
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e-3, 0.1, 0.5])
 @pytest.mark.parametrize("r", [1e-9, 1e-4, 0.01, 0.1, 0.5, 0.9])
-def test_the_certificate_is_its_formula_or_a_little_above(r: float, shift: float) -> None:
+def test_the_certificate_is_at_or_slightly_above_its_formula(r: float, shift: float) -> None:
     reach = 0.3
     q = math.exp(shift + r) * (math.exp(shift) * math.expm1(r) - r)
     from_step = -math.log1p(-q) / reach if q < 1 else math.inf
     left = 1 - r * math.exp(shift)
     from_anchor = r / reach - math.log(left) / reach if left > 0 else math.inf
     formula = min(from_step, from_anchor)
-    found = certificate(r / reach, reach, shift)
-    assert found == formula or formula * (1 - 1e-6) <= found <= formula * 1.5
+    bound = certificate(r / reach, reach, shift)
+    assert bound == formula or formula * (1 - 1e-6) <= bound <= formula * 1.5
 
 
-def test_no_logit_of_the_estimate_is_beyond_what_the_ridge_allows() -> None:
+def test_the_prior_bound_holds() -> None:
     """‖θ̂‖ ≤ √(2n·ln 2/ridge), so |φᵀθ̂| is below it for every φ of norm one."""
     closest = 0.0
     for seed in range(100):
@@ -154,9 +154,9 @@ def test_no_logit_of_the_estimate_is_beyond_what_the_ridge_allows() -> None:
         n, d, ridge = int(rng.integers(1, 80)), int(rng.integers(1, 9)), 10.0 ** rng.uniform(-4, 2)
         phi = rng.normal(size=(n, d))
         if rng.random() < 0.5:
-            phi[:] = phi[0]  # one context again and again
+            phi[:] = phi[0]  # a repeated context
         phi /= np.linalg.norm(phi, axis=1, keepdims=True)
-        differ = rng.random(n) < rng.choice([0.0, 0.1, 0.5])  # now and then separable
+        differ = rng.random(n) < rng.choice([0.0, 0.1, 0.5])  # sometimes separable
         regression = Regression(d, ridge)
         for x, answer in zip(phi, differ, strict=True):
             regression.learn(x, bool(answer))
@@ -165,33 +165,33 @@ def test_no_logit_of_the_estimate_is_beyond_what_the_ridge_allows() -> None:
         share = float(np.linalg.norm(ridge_mle(phi, differ.astype(float), ridge))) / bound
         assert share <= 1.0
         closest = max(closest, share)
-    assert closest > 0.4  # and it is not vacuous where the data are separable
+    assert closest > 0.4  # it is tight for separable data
 
 
-# ------------------------------------------- the smallest inputs on which an engine was wrong
+# -------------------------------------------------------------- regressions: minimal inputs
 
 
-def test_a_row_of_tiny_weight_still_counts_in_the_reach() -> None:
+def test_a_row_of_tiny_weight_counts_in_the_reach() -> None:
     model = Regression(1, 1.0)
     model.anchor_at(np.array([40.0]))  # where a row weighs 4e-18
     model.learn(np.ones(1), True)
     assert model.reach == 1.0
 
 
-def test_a_first_large_row_after_many_tiny_ones_is_not_proved_too_soon() -> None:
-    model, one = Regression(1, 1e-3), np.ones(1)
+def test_the_bound_covers_a_large_row_after_many_tiny_rows() -> None:
+    model, unit = Regression(1, 1e-3), np.ones(1)
     for _ in range(2000):
-        model.learn(1e-4 * one, True)
+        model.learn(1e-4 * unit, True)
     assert model.solve()
-    model.learn(one, False)
-    logit, bound = model.logit(one)
+    model.learn(unit, False)
+    logit, bound = model.logit(unit)
     assert abs(logit - -2.1731894) <= bound
     assert model.solve()
-    assert model.logit(one)[0] == pytest.approx(-2.1731894, rel=1e-6)
+    assert model.logit(unit)[0] == pytest.approx(-2.1731894, rel=1e-6)
 
 
 @pytest.mark.parametrize("ridge", [1e-9, 1e-7])
-def test_a_small_ridge_does_not_keep_separable_rows_from_being_solved(ridge: float) -> None:
+def test_separable_rows_with_a_small_ridge_are_solved(ridge: float) -> None:
     model = Regression(2, ridge)
     for row in 0.7071 * np.eye(2):
         model.learn(row, False)
@@ -200,7 +200,7 @@ def test_a_small_ridge_does_not_keep_separable_rows_from_being_solved(ridge: flo
     assert first == pytest.approx(second, rel=1e-9)
 
 
-def test_labels_count_where_the_deeper_arm_is_free() -> None:
+def test_labels_apply_if_the_deeper_arm_is_free() -> None:
     policy = sw.USSPD(sw.Cascade([0.1, 0.0]), context_dim=1, forced_rounds=10)
     for t in range(300):
         outputs = ("a", "b" if t % 2 else "a")

@@ -1,4 +1,4 @@
-"""V as its factors, through the learner that uses them: exact, and finite where V is singular."""
+"""The factors of V, tested through the learner: accurate, and finite where V is singular."""
 
 import math
 from fractions import Fraction
@@ -11,17 +11,17 @@ from stopwise.engine.native import Ellipsoid, FeatureMaps, Learner, UssPdRidge
 
 Array = NDArray[np.float64]
 DIMENSIONS = [1, 2, 3, 4, 5, 8, 9, 45]
-UNSEEN = 1e-18  # what V starts from without λ
+UNSEEN = 1e-18  # the initial diagonal of V without λ
 
 
 class Gram:
-    """A learner of two arms whose V starts from scale·I and whose bonus shows the norms."""
+    """A learner of two arms whose V starts as scale·I and whose bonus reveals the norms."""
 
     def __init__(self, d: int, scale: float, forced: int | None = 0, sigma: float = 1e6) -> None:
         self.d = d
         self.learner = Learner(
             UssPdRidge(Ellipsoid(sigma, 0.25, 0.05, 2), scale, 0.0),
-            FeatureMaps(2, d, [d], [0], None),  # rows are given
+            FeatureMaps(2, d, [d], [0], None),  # the caller passes rows
             gaps=[0.0, 0.5, -0.5, 0.0],
             ridge=1e6,
             forced_rounds=forced,
@@ -61,7 +61,7 @@ def rows(n: int, d: int, seed: int = 0) -> Array:
 
 @pytest.mark.parametrize("scale", [1e-18, 1e-3, 10.0])
 @pytest.mark.parametrize("d", DIMENSIONS)
-def test_it_is_numpys_sum_and_numpys_inverse(d: int, scale: float) -> None:
+def test_gram_equals_the_sum_and_the_inverse_of_numpy(d: int, scale: float) -> None:
     gram, xs = Gram(d, scale), rows(100 + 2 * d, d)
     assert gram.norm(xs[0]) == pytest.approx(1 / math.sqrt(scale), rel=1e-12)
     gram.add(xs)
@@ -70,8 +70,8 @@ def test_it_is_numpys_sum_and_numpys_inverse(d: int, scale: float) -> None:
     np.testing.assert_allclose(matrix, expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(inverse, np.linalg.inv(expected), rtol=1e-6, atol=1e-9)
     assert np.abs(matrix @ inverse - np.eye(d)).max() < 1e-12
-    for found in (matrix, inverse):
-        np.testing.assert_array_equal(found, found.T)
+    for symmetric in (matrix, inverse):
+        np.testing.assert_array_equal(symmetric, symmetric.T)
     for x in rows(10, d, seed=1):
         exact = math.sqrt(x @ np.linalg.solve(expected, x))
         assert gram.norm(x) == pytest.approx(exact, rel=1e-9)
@@ -102,7 +102,7 @@ def exact_norms(integers: NDArray[np.int64], unit: int, asked: Array) -> list[fl
 
 
 def worst_error(n: int, d: int, noise: float) -> float:
-    """The largest relative error of a norm after n rows on a line, but for some noise."""
+    """The largest relative error of a norm after n rows near a line."""
     rng, unit = np.random.default_rng(7), 1 << 40  # rows are multiples of 1/unit
     xs = rng.uniform(-0.6, 0.6, (n, 1)) * np.linspace(1, 0.2, d) + noise * rng.normal(size=(n, d))
     integers = np.round(unit * xs).astype(np.int64)
@@ -115,7 +115,7 @@ def worst_error(n: int, d: int, noise: float) -> float:
 
 @pytest.mark.parametrize("noise", [1e-2, 1e-5, 1e-7])
 @pytest.mark.parametrize("d", [2, 5, 10])
-def test_norms_are_right_along_and_across_a_line(d: int, noise: float) -> None:
+def test_norms_are_accurate_along_and_across_a_line(d: int, noise: float) -> None:
     assert worst_error(300, d, noise) < 1e-8
 
 
@@ -123,13 +123,13 @@ def test_norms_are_right_along_and_across_a_line(d: int, noise: float) -> None:
     "n", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)], ids=["short", "long"]
 )
 @pytest.mark.parametrize(("d", "noise"), [(3, 0.5), (6, 1e-4)])
-def test_many_rows_do_not_make_it_drift(d: int, noise: float, n: int) -> None:
+def test_rounding_errors_do_not_accumulate(d: int, noise: float, n: int) -> None:
     # rounding errors add up like a random walk
     assert worst_error(n, d, noise) < 1e-11 * math.sqrt(n / 20_000)
 
 
 @pytest.mark.parametrize("d", DIMENSIONS)
-def test_forced_rounds_end_when_the_least_eigenvalue_exceeds_its_level(d: int) -> None:
+def test_forced_rounds_end_when_the_smallest_eigenvalue_reaches_its_level(d: int) -> None:
     """forced_rounds="auto": until V ≽ 3λ·I."""
     lam, xs = 0.3, rows(60 * d, d, seed=d)
     gram, v = Gram(d, lam, forced=None), lam * np.eye(d)

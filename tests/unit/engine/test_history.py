@@ -1,4 +1,4 @@
-"""What is stored of the rounds: a plain dictionary and list hold what it should be."""
+"""The stored history, compared with a dictionary and a list."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ MAX_DISTINCT = archive.MAX_DISTINCT
 
 
 class Unchanged:
-    """Φ(x) = x: the contexts are features already."""
+    """Φ(x) = x."""
 
     def __call__(self, x: Array) -> Array:
         return x
@@ -26,7 +26,7 @@ def new(n_arms: int, d: int) -> sw.USSPD:
 
 
 class Plain:
-    """The same history in Python's own containers."""
+    """The same history in Python containers."""
 
     def __init__(self, n_arms: int) -> None:
         self.pairs = [(i, j) for i in range(n_arms) for j in range(i + 1, n_arms)]
@@ -35,7 +35,7 @@ class Plain:
         self.single: list[archive.Row] = []
 
     def remember(self, row: tuple[float, ...], stop: int, outputs: list[int]) -> None:
-        if stop == 0:  # no pair was complete: nothing to learn
+        if stop == 0:  # no pair was observed
             return
         answers = [int(j <= stop and outputs[i] != outputs[j]) for i, j in self.pairs]
         key = (row, stop)
@@ -58,11 +58,9 @@ class Plain:
     ("n_arms", "rounds", "levels"),
     [(2, 1500, 4), (2, 20_000, 17), (5, 4000, 18)],
 )
-def test_history_is_what_a_dictionary_and_a_list_hold(
-    n_arms: int, rounds: int, levels: int
-) -> None:
+def test_history_equals_python_containers(n_arms: int, rounds: int, levels: int) -> None:
     rng = np.random.default_rng(n_arms)
-    signs = [-0.0, 0.0]  # one context
+    signs = [-0.0, 0.0]  # equal contexts
     policy, plain = new(n_arms, 3), Plain(n_arms)
     for t in range(rounds):
         row = [x or signs[t % 2] for x in (rng.integers(0, levels, 3) / levels - 0.5).tolist()]
@@ -73,5 +71,5 @@ def test_history_is_what_a_dictionary_and_a_list_hold(
     assert policy.rounds == rounds
     assert policy.effort["rows_stored"] == len(plain.counted) + len(plain.single)
     assert Counter(archive.rows(policy)) == plain.rows()
-    if levels == 17:  # contexts that came too late to be counted repeat too
+    if levels == 17:  # uncounted contexts repeat, too
         assert len(plain.single) > 20 + len({row.x for row in plain.single})

@@ -1,4 +1,4 @@
-"""The engine's own exp and log, and the logistic link, at both ends of the number line."""
+"""The engine's exp, log and logistic link, over the full range of doubles."""
 
 import math
 
@@ -16,7 +16,7 @@ N = 5_000
 
 
 def sizes(low: float, high: float, seed: int) -> list[float]:
-    """Draw positive numbers of any size: 10 to a power between the two."""
+    """Draw log-uniform numbers from 10^low to 10^high."""
     return (10.0 ** np.random.default_rng(seed).uniform(low, high, N)).tolist()
 
 
@@ -49,13 +49,13 @@ ARGUMENTS: dict[str, list[float]] = {
 
 
 @pytest.mark.parametrize(("name", "units"), [("exp", 1.0), ("log", 1.0), ("log1p", 2.0)])
-def test_they_are_the_standard_librarys_to_the_last_places(name: str, units: float) -> None:
-    found, right = getattr(internals, name), getattr(math, name)
-    off = max(abs(found(x) - right(x)) / math.ulp(right(x)) for x in ARGUMENTS[name])
-    assert off <= units
+def test_functions_match_the_standard_library(name: str, units: float) -> None:
+    ours, expected = getattr(internals, name), getattr(math, name)
+    error = max(abs(ours(x) - expected(x)) / math.ulp(expected(x)) for x in ARGUMENTS[name])
+    assert error <= units
 
 
-def test_the_limits() -> None:
+def test_limits_and_nan() -> None:
     for x in (-math.inf, -LARGEST, -746.0):
         assert internals.exp(x) == 0.0
     for x in (710.0, LARGEST, math.inf):
@@ -70,7 +70,7 @@ def test_the_limits() -> None:
         assert math.isnan(getattr(internals, name)(math.nan))
 
 
-def test_sigmoid() -> None:
+def test_sigmoid_matches_scipy() -> None:
     for z in np.concatenate([np.linspace(-40, 40, 401), [-700, -300, 300, 700]]).tolist():
         assert sigmoid(z) == pytest.approx(float(expit(z)), rel=4e-15, abs=0)
     assert sigmoid(-710.0) == math.exp(-710.0) > 0.0
@@ -78,7 +78,7 @@ def test_sigmoid() -> None:
         assert sigmoid(z) == (1.0 if z > 0 else 0.0)
 
 
-def test_logit_undoes_sigmoid_and_extends_to_gaps_that_are_no_probability() -> None:
+def test_logit_inverts_sigmoid_and_is_infinite_outside_of_0_to_1() -> None:
     for p in (5e-324, 1e-300, 1e-17, 0.2, 0.5, 1 - 1e-9, 1 - 2**-53):
         assert logit(p) == pytest.approx(float(scipy_logit(p)), rel=1e-13, abs=1e-15)
         assert sigmoid(logit(p)) == pytest.approx(p, rel=1e-12)

@@ -1,7 +1,7 @@
-"""The engine's random numbers: a stream that never changes, and the distributions they promise.
+"""The engine's random numbers: a pinned stream and correct distributions.
 
 Each test of a distribution is a Kolmogorov–Smirnov test at 1e-6 on a fixed seed: were the seeds
-drawn anew, all of them together would raise a false alarm once in some 60,000 runs.
+random, all tests together would raise a false alarm once in about 60,000 runs.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ N = 20_000
 FALSE_ALARM = 1e-6
 
 
-# of a seed: the first two numbers and the 2,000th
+# seed: the first two numbers and the 2,000th
 UNIFORM = {
     0: (0.3245752680314067, 0.38223929651167343, 0.3043897128082639),
     7: (0.05536043647833311, 0.17211585444811772, 0.45462347271128),
@@ -26,7 +26,7 @@ UNIFORM = {
 
 
 def test_the_stream_of_a_seed_is_pinned() -> None:
-    """Saved policies and published runs depend on it: it must not change."""
+    """Saved policies and published runs depend on the stream."""
     for seed, pinned in UNIFORM.items():
         uniform = Random(seed).uniform
         drawn = [uniform() for _ in range(2000)]
@@ -51,10 +51,10 @@ DRAWS: dict[str, tuple[Callable[[], float], Callable[[Any], Any]]] = {
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_draws_have_their_distribution_and_are_independent(name: str) -> None:
-    """Neighbours by Spearman's rank correlation, at the same rate of false alarms."""
+    """Independence of neighbours by Spearman's rank correlation, at the same false-alarm rate."""
     draw, distribution = DRAWS[name]
     values = np.array([draw() for _ in range(N)])
     assert stats.kstest(values, distribution).pvalue > FALSE_ALARM
-    found: Any = stats.spearmanr(values[:-1], values[1:])
-    assert found.pvalue > FALSE_ALARM
+    correlation: Any = stats.spearmanr(values[:-1], values[1:])
+    assert correlation.pvalue > FALSE_ALARM
     assert name == "normal" or 0.0 <= values.min() < values.max() <= 1.0

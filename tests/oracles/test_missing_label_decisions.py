@@ -1,4 +1,4 @@
-"""Labels that come late, in another order or never: decisions are those of a plain referee.
+"""With late, reordered or missing labels, decisions equal those of a referee.
 
 Seeds are chosen so that no comparison is a tie to 1e-7, which is asserted.
 """
@@ -15,11 +15,11 @@ from tests.oracles.solve_every_round import Array, Referee
 from tests.oracles.test_laplace import Ints, world
 
 TIE = 1e-7
-Answers = Callable[[int, int, int], int | None]  # round, output of arm 0, label → when it comes
+Answers = Callable[[int, int, int], int | None]  # round, output of arm 0, label → round of arrival
 
 
 def adversary(t: int, output: int, label: int) -> int | None:
-    """Label only what the first arm had right."""
+    """Label only rounds in which the first arm was right."""
     return t if output == label else None
 
 
@@ -27,7 +27,7 @@ def late(t: int, output: int, label: int) -> int | None:
     return t + 25
 
 
-def other_order(t: int, output: int, label: int) -> int | None:
+def out_of_order(t: int, output: int, label: int) -> int | None:
     return t + (40 if t % 3 == 0 else 3)
 
 
@@ -39,19 +39,19 @@ def batches(t: int, output: int, label: int) -> int | None:
     return 60 * (t // 60 + 1)
 
 
-PATTERNS: list[Answers] = [adversary, late, other_order, some, batches]
+PATTERNS: list[Answers] = [adversary, late, out_of_order, some, batches]
 
 
 def play(
     policy: sw.USSLaplace, referee: Referee, world: tuple[Array, Ints, Ints], answers: Answers
 ) -> dict[str, int]:
-    """Play rounds in both, one by one; return what happened."""
+    """Play rounds one by one in both, and count the effects of missing labels."""
     x, outputs, labels = world
     waiting: list[tuple[int, sw.Label, tuple[Any, ...]]] = []
     limited = early = 0
     for t in range(len(x)):
-        due = [one for one in waiting if one[0] <= t]
-        waiting = [one for one in waiting if one[0] > t]
+        due = [pending for pending in waiting if pending[0] <= t]
+        waiting = [pending for pending in waiting if pending[0] > t]
         for _, label, more in due:
             policy.learn_label(label)
             referee.label(*more)
@@ -64,23 +64,23 @@ def play(
                 limited += 1
         early += stop < referee.last
         ran = tuple(outputs[t, : stop + 1].tolist())
-        found = policy.observe(x[t], ran)
+        request = policy.observe(x[t], ran)
         expected = referee.learn(t, stop, stop)
-        assert (found is None) == (expected is None), t
+        assert (request is None) == (expected is None), t
         when = answers(t, int(outputs[t, 0]), int(labels[t]))
-        if found is not None and when is not None:
+        if request is not None and when is not None:
             answer = int(labels[t])
-            label = label_of(x[t], ran, answer, request=found)
+            label = label_of(x[t], ran, answer, request=request)
             waiting.append((when, label, (t, stop, stop, answer, expected)))
-            waiting.sort(key=lambda one: one[0])
-        assert policy.labels.missing == sum(one.missing for one in referee.waiting)
+            waiting.sort(key=lambda pending: pending[0])
+        assert policy.labels.missing == sum(pending.missing for pending in referee.waiting)
     return {"limited": limited, "early": early}
 
 
 @pytest.mark.parametrize("half_life", [None, 80.0], ids=["all rounds count", "forgetting"])
 @pytest.mark.parametrize("transitive", [False, True], ids=["pairs", "chains"])
 @pytest.mark.parametrize("answers", PATTERNS)
-def test_decisions_are_those_of_the_referee(
+def test_decisions_equal_those_of_the_referee(
     answers: Answers, transitive: bool, half_life: float | None
 ) -> None:
     n, k, cascade = 220, 4, sw.Cascade([0.02, 0.06, 0.05, 0.05])

@@ -1,4 +1,4 @@
-"""With a half-life, decisions are those of a plain weighted fit in every round.
+"""With a half-life, decisions equal those of a weighted fit in every round.
 
 The referee solves Σ_s γ^(t−1−s)·ℓ_s(θ) + ridge/2·‖θ‖² to the end before every comparison, over all
 rounds: nothing is dropped, nothing stored but what happened.
@@ -17,7 +17,7 @@ from stopwise.reference import radius
 from tests.oracles.solve_every_round import mu, normals, pairs, weighted_mle
 
 Array = NDArray[np.float64]
-TIE = 1e-7  # what rows of age 32 half-lives and beyond may change
+TIE = 1e-7  # possible effect of rows older than 32 half-lives
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Weighted:
 
 
 def world(k: int, d: int, n: int, seed: int, levels: int | None) -> tuple[Array, NDArray[np.int64]]:
-    """Contexts, perhaps of a few levels (so that many repeat), and arms that change halfway."""
+    """Contexts, optionally with few levels so that many repeat, and arms that change halfway."""
     random = np.random.default_rng(seed)
     x = random.uniform(-1, 1, (n, d - 1))
     if levels is not None:
@@ -121,7 +121,7 @@ CASES: dict[str, tuple[Any, str, dict[str, Any], int, int, float, int | None]] =
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_weighted_decisions_are_those_of_a_plain_weighted_fit(name: str) -> None:
+def test_decisions_equal_those_of_a_weighted_fit(name: str) -> None:
     policy_class, kind, settings, k, d, half_life, levels = CASES[name]
     n = 300
     x, outputs = world(k, d, n, 5, levels)
@@ -149,7 +149,7 @@ def test_weighted_decisions_are_those_of_a_plain_weighted_fit(name: str) -> None
     assert len(set(stops)) > 1
 
 
-def test_what_corrects_drawn_answers_is_forgotten_with_its_rounds() -> None:
+def test_corrections_of_drawn_answers_decay() -> None:
     line = sw.Polynomial(1, bound=1)
     cascade = sw.Cascade([0.1, 0.1, 0.1])
     policy = sw.USSLaplace(cascade, line, 1, reveals=[0, 1], half_life=50)

@@ -1,4 +1,4 @@
-"""Labels that are missing never lower a gain, whatever comes, late or in which order."""
+"""Missing labels never lower a gain, for any order of arrival."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ ROUNDS = 30
 def test_missing_labels_never_lower_a_gain(
     seed: int, share: float, shuffled: bool, transitive: bool, half_life: float | None
 ) -> None:
-    """Beside a policy that was given the same labels and asked for none."""
+    """Compared with a policy that has the same labels but no requests."""
     rng = np.random.default_rng(seed)
     more: dict[str, Any] = {"transitive": transitive, "half_life": half_life, "explore": 0}
     cascade = sw.Cascade([0.02, 0.05, 0.1])
@@ -51,9 +51,9 @@ def test_missing_labels_never_lower_a_gain(
     for x in contexts:
         lower = {(e.first, e.second): e.gain for e in plain.decide(x).evidence}
         for e in asking.decide(x).evidence:
-            known = lower.get((e.first, e.second), e.gain)
-            assert e.gain >= known
+            plain_gain = lower.get((e.first, e.second), e.gain)
+            assert e.gain >= plain_gain
             if asking.labels.missing == 0:
-                assert (e.gain, e.response) == (known, 1.0)
+                assert (e.gain, e.response) == (plain_gain, 1.0)
             if e.response < 1:
-                assert e.gain > known or not answered or e.gain == pytest.approx(known)
+                assert e.gain > plain_gain or not answered or e.gain == pytest.approx(plain_gain)

@@ -1,4 +1,4 @@
-"""A regression that forgets: its certificate holds, and rows without weight are dropped."""
+"""The certificate of a regression with a half-life."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tests.oracles.solve_every_round import weighted_mle
 
 @pytest.mark.parametrize(("d", "half_life", "ridge"), [(2, 5, 1e-3), (3, 40, 0.05), (8, 300, 0.5)])
 def test_the_bound_covers_the_weighted_estimate(d: int, half_life: float, ridge: float) -> None:
-    """After every row, wherever the anchor was left; also for rows that come back."""
+    """After every row, for any anchor point, and with repeated rows."""
     random = np.random.default_rng(d)
     n = 250
     x = random.uniform(-1, 1, (n, d)) / np.sqrt(d)
@@ -32,11 +32,11 @@ def test_the_bound_covers_the_weighted_estimate(d: int, half_life: float, ridge:
     assert model.estimate() == pytest.approx(theta, abs=1e-7)
     weighted = weight * np.exp(-np.abs(x @ theta)) / (1 + np.exp(-np.abs(x @ theta))) ** 2
     assert model.hessian() == pytest.approx((x.T * weighted) @ x + ridge * np.eye(d), abs=1e-6)
-    assert min(bounds) < 1  # the bound says something, too
+    assert min(bounds) < 1  # the bound is not vacuous
 
 
-def test_without_rows_that_matter_what_the_prior_lacks_is_in_the_bound() -> None:
-    """All rows are zero, so the estimate is 0, wherever the anchor was."""
+def test_the_bound_includes_the_decay_of_the_prior() -> None:
+    """All rows are zero, so the estimate is 0 for any anchor point."""
     model = internals.Regression(8, 1.0, 4.0)
     model.learn(np.zeros(8), True)
     model.anchor_at(np.full(8, 5.0))
@@ -47,7 +47,7 @@ def test_without_rows_that_matter_what_the_prior_lacks_is_in_the_bound() -> None
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_the_bound_covers_the_estimate_where_quadratics_stand_for_old_rows(fresh: bool) -> None:
+def test_the_bound_covers_the_error_of_summarised_old_rows(fresh: bool) -> None:
     """A half-life of 1,200 has old rows from 4,800 rounds on. The arms change twice, so that the
     estimate leaves the points where the quadratics were taken, and returns."""
     random = np.random.default_rng(4)
@@ -71,7 +71,7 @@ def test_the_bound_covers_the_estimate_where_quadratics_stand_for_old_rows(fresh
             bounds.append(bound)
     assert np.median(bounds) < 0.01
     assert model.rows_visited < 0.5 * model.passes * n
-    assert model.solve(True)  # to the end, whatever stood for old rows
+    assert model.solve(True)  # reads the old rows again
     theta = weighted_mle(
         x, answers.astype(float), 2.0 ** (-np.arange(n)[::-1] / half_life), ridge, theta
     )
@@ -90,7 +90,7 @@ def exact(x: list[float], answers: list[bool], half_life: float, ridge: float) -
 
 
 @pytest.mark.parametrize("seed", range(24, 28))
-def test_the_bound_holds_where_recent_rows_do_not_see_the_direction_that_moved(seed: int) -> None:
+def test_the_bound_holds_if_recent_rows_do_not_observe_the_shift(seed: int) -> None:
     """All recent rows are zero, so that a pass over them measures no shift, though θ_g moved."""
     random = np.random.default_rng(seed)
     model, x, answers = internals.Regression(1, 1.0, 400.0), list[float](), list[bool]()
@@ -114,7 +114,7 @@ def test_the_bound_holds_where_recent_rows_do_not_see_the_direction_that_moved(s
         model.refine(False)
 
 
-def test_parts_without_rows_and_estimates_far_away_leave_no_nan() -> None:
+def test_empty_parts_and_distant_estimates_give_no_nan() -> None:
     model, x = internals.Regression(1, 1e-3, 3000.0), np.array([0.003])
     for rounds, phi, yes in ((11_968, x, True), (4800, 0 * x, True), (12_000, x, True)):
         for k in range(rounds):
