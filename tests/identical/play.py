@@ -26,10 +26,10 @@ START = 0.4  # probability of starting another round instead of continuing one
 class Record(Struct, kw_only=True):
     """The record of a run.
 
-    ``rounds`` has the round, its stop and the rule's own stop (None where only stops are known), in
-    the order in which rounds ended. ``requests`` has the round, then the request: its probability,
-    that of exploring, and the rounds learned before. ``probes`` has the number of rounds, then what
-    was decided about a few contexts. ``fixed`` counts the single decisions that labels fixed.
+    ``rounds`` has the round, its stop and the stop of the rule (None if unknown), in the order in
+    which rounds ended. ``requests`` has the round, then the request: its probability, the
+    exploration probability, and the rounds learned before. ``probes`` has the number of rounds,
+    then the decisions for a few contexts. ``fixed`` counts single decisions that labels fixed.
     """
 
     name: str

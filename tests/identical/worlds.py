@@ -17,10 +17,10 @@ Ints = NDArray[np.int64]
 class World(NamedTuple):
     """All outcomes of n rounds of K arms.
 
-    ``contexts`` has the numbers known from the start, then what each arm but the last reveals.
-    ``fails`` says which arms fail if they are run, ``reach`` how far a record of the round goes.
+    ``contexts`` has the initial coordinates, then those that each arm except the last reveals.
+    ``fails`` says which arms fail if they run, ``reach`` the last arm in a record of the round.
     ``labelled`` and ``unrequested`` say whether the label of a round arrives if it is requested,
-    and if it is not; ``run_all`` whether the round runs every arm, whatever the rule says.
+    and if it is not; ``run_all`` whether the round runs every arm regardless of the rule.
     ``disagreement`` (n, K, K) and ``optimal`` are the truth for comparators.
     """
 

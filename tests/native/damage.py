@@ -2,7 +2,7 @@
 
 ``python -m tests.native.damage FIRST COUNT`` tries the inputs of that many seeds. An input that
 leads to a NaN or an exception is printed and makes the process fail; a crash or an endless loop
-leaves the number of its seed in the file given as a third argument.
+leaves its seed in the file passed as the third argument.
 """
 
 import faulthandler

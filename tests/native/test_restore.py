@@ -1,7 +1,7 @@
 """Restoring a learner from any bytes raises an error or gives a working learner.
 
-Inputs come from `tests.native.damage`, each from its seed. They are tried in processes of their
-own, so that a crash or an endless loop fails this test and names the input.
+`tests.native.damage` creates each input from a seed. It runs in separate processes, so that a crash
+or an endless loop fails this test and identifies the input.
 """
 
 import subprocess

@@ -1,7 +1,7 @@
 """The same events give the same bits with every instruction set.
 
-``python -m tests.native.test_same_bits FOLDER`` plays runs of every kind, writes each policy and
-some of its evidence, and prints which instructions the engine used.
+``python -m tests.native.test_same_bits FOLDER`` plays runs of all kinds, writes each policy and
+some of its evidence, and prints the instruction set of the engine.
 """
 
 import os

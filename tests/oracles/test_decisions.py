@@ -1,9 +1,8 @@
 """The certified engine makes the same decisions as implementations that solve every round.
 
-`stopwise.reference` is one, `tests.oracles.solve_every_round` the other: it knows more features and
-rules, and how close a round comes to a tie.
-
-Seeds are chosen so that no round is a tie to 1e-9, which is asserted: nothing excuses a difference.
+These are `stopwise.reference` and `tests.oracles.solve_every_round`, which supports more features
+and rules and measures the distance to a tie. Seeds are chosen so that no round is a tie to 1e-9,
+which is asserted.
 """
 
 from dataclasses import dataclass
@@ -167,9 +166,9 @@ def test_decisions_equal_those_of_solving_every_round(case: Case) -> None:
 
 @pytest.mark.parametrize("lam", [0.0, 0.5])
 def test_transitive_decisions_equal_those_of_the_reference(lam: float) -> None:
-    """``transitive`` by the engine and by the page of numpy, where it matters in many rounds.
+    """On data for which ``transitive`` changes many decisions.
 
-    Errors are nested, so that disagreements add up along the arms just as their bounds do.
+    Errors are nested, so that disagreements add up along the arms, as their bounds do.
     """
     rng, n = np.random.default_rng(0), 400
     contexts = np.column_stack([np.ones(n), rng.uniform(-1, 1, n)])

@@ -1,7 +1,7 @@
 """With a half-life, decisions equal those of a weighted fit in every round.
 
-The referee solves Σ_s γ^(t−1−s)·ℓ_s(θ) + ridge/2·‖θ‖² to the end before every comparison, over all
-rounds: nothing is dropped, nothing stored but what happened.
+The referee solves Σ_s γ^(t−1−s)·ℓ_s(θ) + ridge/2·‖θ‖² to convergence over all rounds before every
+comparison.
 """
 
 import math

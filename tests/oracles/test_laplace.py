@@ -1,6 +1,6 @@
 """USS-Laplace and USS-Anchor make the same decisions as a referee that solves every round.
 
-With labels it also asks for the same labels, with the same chances. Seeds are chosen so that no
+With labels, requests and their probabilities are equal, too. Seeds are chosen so that no
 comparison is a tie to 1e-9, which is asserted.
 """
 

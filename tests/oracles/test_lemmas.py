@@ -1,6 +1,6 @@
 """The paper's lemmas, by brute force over joint distributions of the label and every output.
 
-A world is a full table: the chance of each of the 2^(K+1) values of (Y, Y¹, …, Yᴷ).
+A world is the probability table of all 2^(K+1) values of (Y, Y¹, …, Yᴷ).
 """
 
 import math
@@ -76,10 +76,10 @@ def facts(cascade: Cascade, context: World) -> tuple[int, bool, int]:
 
 @pytest.mark.parametrize("k", [2, 4])
 def test_the_first_candidate_is_optimal_if_and_only_if_weak_dominance_holds(k: int) -> None:
-    """Without it there is a twin: another world that looks alike and has another best arm.
+    """Otherwise another world has the same outputs and a different best arm.
 
-    Keep the law of the outputs, and with it all that anybody can observe, and let the arm that
-    breaks dominance be the truth.
+    That world keeps the distribution of the outputs, which is all that is observable, and its label
+    is the output of the arm that violates dominance.
     """
     rng = np.random.default_rng(100 + k)
     seen = {True: 0, False: 0}
@@ -148,12 +148,12 @@ def test_with_three_answers_strong_dominance_does_not_imply_weak_dominance() -> 
 
 
 def test_uss_pd_can_remain_one_arm_too_deep() -> None:
-    """The proof of Theorem 2 counts a stop at h′ as an observation of the pair that forbade i*.
+    """The proof of Theorem 2 counts a stop at h′ as an observation of the pair that prevented i*.
 
-    That pair, (i*, h), may reach deeper than the stop, h > h′; then nothing is learnt about it.
-    Here arm 0 is always right. Pair (1, 2) is settled after fewer looks at arm 2 than pair (0, 2),
-    because μ is flat near zero. From then on the stop is arm 1 and pair (0, 2) never settles:
-    regret is linear, and in the end above the bound. σ = ½ holds for any binary noise.
+    That pair, (i*, h), may be deeper than the stop, h > h′, and is then not observed. Here arm 0 is
+    always right. Pair (1, 2) is clear after fewer observations of arm 2 than pair (0, 2), because μ
+    is flat near zero. From then on the stop is arm 1 and pair (0, 2) remains unclear: regret grows
+    linearly and eventually exceeds the bound. σ = ½ holds for any binary noise.
     """
     rounds, delta, sigma = 1_000_000, 0.05, 0.5
     cascade = Cascade.from_cumulative([0.0, 0.45, 0.75])

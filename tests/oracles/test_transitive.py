@@ -1,7 +1,7 @@
 """Transitive decisions equal the closure of exact solves, and take few passes over the history.
 
 The oracle (`benchmarks.transitive`) solves the regressions of all pairs in every round in plain
-numpy and closes the wins by Warshall's algorithm. Seeds are fixed: there are no false alarms.
+numpy and closes the wins by Warshall's algorithm. Seeds are fixed.
 """
 
 from pathlib import Path
