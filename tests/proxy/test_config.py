@@ -53,9 +53,12 @@ def test_the_example_is_a_valid_configuration(tmp_path: Path) -> None:
 def test_invalid_fields_are_reported_with_their_path(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    two = '\nstage = [{name = "a", python = "math:sqrt"}, {name = "b", python = "math:sqrt"}]\n'
-    rest = two.replace("stage = ", 'name = "c"\nstage = ') if text.endswith("[[cascade]]") else two
-    text = text if "stage" in text or "[[cascade]]" not in text else text + rest
+    if "[[cascade]]" in text and "stage" not in text:
+        if text.endswith("[[cascade]]"):
+            text += '\nname = "c"'
+        text += (
+            '\nstage = [{name = "a", python = "math:sqrt"}, {name = "b", python = "math:sqrt"}]\n'
+        )
     assert message in problems(tmp_path, text)
 
 

@@ -40,30 +40,30 @@ FAULTS = {"500": 502, "429": 429, "400": 400, "401": 502, "rubbish": 502, "empty
        "hang": 504}  # fmt: skip
 
 
-def faulty_stage(how: str, faulty: FaultyUpstream, cost: float) -> dict[str, Any]:
-    return stage(how, faulty, cost, **({"timeout": 0.2} if how == "hang" else {}))
+def faulty_stage(fault: str, faulty: FaultyUpstream, cost: float) -> dict[str, Any]:
+    return stage(fault, faulty, cost, **({"timeout": 0.2} if fault == "hang" else {}))
 
 
 def test_the_next_stage_answers_if_a_stage_fails(
     models: list[Upstream], faulty: FaultyUpstream, tmp_path: Path
 ) -> None:
     cascades = {
-        how: [
+        fault: [
             stage("keywords", models[0], 0.01),
-            faulty_stage(how, faulty, 0.02),
+            faulty_stage(fault, faulty, 0.02),
             stage("phrases", models[2], 0.3),
         ]
-        for how in FAULTS
+        for fault in FAULTS
     }
     with running_proxy(tmp_path, cascades, mode="on", policy=ALL) as proxy:
-        for how, stream in itertools.product(FAULTS, [False, True]):
-            answer = proxy.chat({"model": how, "stream": stream})
+        for fault, stream in itertools.product(FAULTS, [False, True]):
+            answer = proxy.chat({"model": fault, "stream": stream})
             assert answer.status_code == 200, answer.text
             assert answer.headers["x-stopwise-arm"] == "phrases"
             if not stream:
                 assert answer.json()["choices"][0]["message"]["content"] == "billing"
                 assert answer.json()["usage"]["completion_tokens"] == 2  # the stages that ran
-            name = f"/v1/cascades/{how}/rounds/{answer.headers['x-stopwise-round']}"
+            name = f"/v1/cascades/{fault}/rounds/{answer.headers['x-stopwise-round']}"
             while (round_ := proxy.get(name).json())["status"] == "open":
                 time.sleep(0.005)  # it ends in the background
             assert (round_["status"], round_["outputs"]) == ("learned", {"keywords": "billing"})
@@ -75,19 +75,19 @@ def test_if_no_stage_answers_the_error_has_the_format_of_openai(
     faulty: FaultyUpstream, tmp_path: Path, mode: str
 ) -> None:
     first = stage("first", faulty, 0.01) | {"model": "500"}
-    cascades = {how: [first, faulty_stage(how, faulty, 0.3)] for how in FAULTS}
+    cascades = {fault: [first, faulty_stage(fault, faulty, 0.3)] for fault in FAULTS}
     with running_proxy(tmp_path, cascades, mode=mode, policy=ALL) as proxy:
-        for how, status in FAULTS.items():
-            answer = proxy.chat({"model": how}, headers={"x-stopwise-deadline": "60"})
+        for fault, status in FAULTS.items():
+            answer = proxy.chat({"model": fault}, headers={"x-stopwise-deadline": "60"})
             if mode == "on":
                 assert answer.status_code == status, answer.text
-                assert how in check_format(answer.json())["message"]
-            elif how.isdigit():  # the unmodified error of the upstream
-                assert answer.status_code == int(how)
-                assert check_format(answer.json())["message"] == f"it is {how}"
-            elif how == "rubbish":
+                assert fault in check_format(answer.json())["message"]
+            elif fault.isdigit():  # the unmodified error of the upstream
+                assert answer.status_code == int(fault)
+                assert check_format(answer.json())["message"] == f"it is {fault}"
+            elif fault == "rubbish":
                 assert (answer.status_code, answer.text) == (200, "<html>oops</html>")
-            elif how == "hang":
+            elif fault == "hang":
                 assert check_format(answer.json())["code"] == "timeout"
 
 

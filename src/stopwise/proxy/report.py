@@ -99,9 +99,8 @@ def mean_saving(
     """Return the mean saving per request, between ``minimum`` and ``maximum``.
 
     ``savings`` (n,) are those of the rounds; ``policy_variance`` is the variance s² of their mean
-    between policies, which counts half of what it does for changed answers. The variance of the
-    rounds includes one more round at each extreme, so that identical rounds do not give a
-    zero-width interval.
+    between policies, weighted by `SAVING_REFIT`. The variance of the rounds includes one more round
+    at each extreme, so that identical rounds do not give a zero-width interval.
     """
     mean_variance = float(np.append(savings, [minimum, maximum]).var(ddof=1)) / len(savings)
     error = math.sqrt(mean_variance + SAVING_REFIT * (1 + 1 / FOLDS) * policy_variance)
