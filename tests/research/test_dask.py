@@ -108,7 +108,7 @@ def test_tasks_of_a_killed_worker_are_repeated_and_a_lost_cluster_is_reported(
         results = executor.run(run_task, TASKS)
         next(results)
         os.kill(pids["scheduler"], signal.SIGKILL)
-        with pytest.raises(ExecutorError, match=r"failed \(\w+: .*Start the same command"):
+        with pytest.raises(ExecutorError, match=r"failed \(\w+: .*start the same command again"):
             done(results)
 
 
