@@ -170,8 +170,8 @@ def _synthetic(quick: bool) -> tuple[list[tuple[Any, ...]], float]:
             for k, far in zip(last, off(arms, last, len(y)), strict=True):
                 if far <= 0.002:
                     near.append((_text([powers[a] for a in (*arms, k)]), float(far)))
-    ours = [powers.index(c) for c in choices.SYNTHETIC_C]
-    return sorted(near, key=lambda row: row[1]), float(off(ours[:4], ours[4:], len(y))[0])
+    library = [powers.index(c) for c in choices.SYNTHETIC_C]
+    return sorted(near, key=lambda row: row[1]), float(off(library[:4], library[4:], len(y))[0])
 
 
 def _classifiers(powers: Sequence[float], seed: int) -> tuple[Floats, Floats]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import ours, plain_reference, reference
+from benchmarks import plain_reference, reference, uss_pd
 from benchmarks.report import table
 from benchmarks.timing import REPEATS, cpu_seconds, progress
 from benchmarks.workload import Workload, make
@@ -28,24 +28,26 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
     warm = make(300, N_ARMS, N_FEATURES)
     plain_reference.run(warm)
     reference.run(warm)
-    ours.check_features(N_ARMS, N_FEATURES)
+    uss_pd.check_features(N_ARMS, N_FEATURES)
     rows: list[list[Any]] = []
     results: list[dict[str, Any]] = []
     for name, all_the_way in DEPTHS.items():
         load = make(n_rounds, N_ARMS, N_FEATURES, all_the_way=all_the_way)
         stops: dict[str, Any] = {}
-        best: dict[str, float] = dict.fromkeys(("ours", "plain", "by hand"), float("inf"))
+        best: dict[str, float] = dict.fromkeys(("stopwise", "plain", "by hand"), float("inf"))
         for repeat in range(REPEATS):
             progress(f"exactness: {name}, run {repeat + 1} of {REPEATS}")
-            spent, stops["ours"] = ours.run_compiled(load)
-            best["ours"] = min(best["ours"], spent)
+            spent, stops["stopwise"] = uss_pd.run_compiled(load)
+            best["stopwise"] = min(best["stopwise"], spent)
             for name_, play in (("plain", plain_reference.run), ("by hand", _by_hand)):
                 spent, stops[name_] = _timed(play, load)
                 best[name_] = min(best[name_], spent)
-        same = int(((stops["ours"] == stops["plain"]) & (stops["ours"] == stops["by hand"])).sum())
-        shares = np.bincount(stops["ours"], minlength=N_ARMS) / n_rounds
+        equal_plain = stops["stopwise"] == stops["plain"]
+        equal_by_hand = stops["stopwise"] == stops["by hand"]
+        same = int((equal_plain & equal_by_hand).sum())
+        shares = np.bincount(stops["stopwise"], minlength=N_ARMS) / n_rounds
         micros = {key: value * 1e6 for key, value in best.items()}
-        ratios = [micros["plain"] / micros["ours"], micros["by hand"] / micros["ours"]]
+        ratios = [micros["plain"] / micros["stopwise"], micros["by hand"] / micros["stopwise"]]
         depth = " ".join(f"{share:.0%}" for share in shares)
         rows.append([f"{name}: {depth}", *micros.values(), *ratios, f"{same:,} of {n_rounds:,}"])
         results.append({"name": name, "us": micros, "ratios": ratios, "same": same})
@@ -59,7 +61,7 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
 def _timed(play: Any, load: Workload) -> tuple[float, Any]:
     """Run a workload; return CPU seconds per round and the stops."""
     stops: list[Any] = []
-    spent = cpu_seconds(lambda: stops.append(play(load, **ours.SETTINGS)))
+    spent = cpu_seconds(lambda: stops.append(play(load, **uss_pd.SETTINGS)))
     return spent / load.n_rounds, stops[0]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import ours
+from benchmarks import uss_pd
 from benchmarks.peers.numpy_linucb import NumpyLinUCB
 from benchmarks.report import table
 from benchmarks.timing import REPEATS, cpu_seconds, play, progress
@@ -57,11 +57,11 @@ class Curve:
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
     """Run the long run with both interfaces; return the table and the result."""
-    if not ours.installed():
+    if not uss_pd.installed():
         return "\nGrowth: stopwise is not installed", {"rows": []}
     windows = WINDOWS[:2] if quick else WINDOWS
     workload = make(windows[-1][1], N_ARMS, N_FEATURES)
-    ours.check_features(N_ARMS, N_FEATURES)
+    uss_pd.check_features(N_ARMS, N_FEATURES)
     runs, resident = [], []
     for n in range(1, REPEATS + 1):
         curves, grown = _run(workload, f"growth, run {n} of {REPEATS}")
@@ -112,8 +112,8 @@ def _run(workload: Workload, title: str) -> tuple[list[Curve], float | None]:
     at_first: int | None = None
     costs, d = workload.costs, workload.n_features
     curves = [
-        Curve("Stopwise, Python API", ours.StopwisePython(costs, d), _by_python),
-        Curve("Stopwise, compiled loop", ours.policy(costs, d), _by_compiled_loop),
+        Curve("Stopwise, Python API", uss_pd.StopwisePython(costs, d), _by_python),
+        Curve("Stopwise, compiled loop", uss_pd.policy(costs, d), _by_compiled_loop),
         Curve(BASELINE, NumpyLinUCB(costs, d), _by_python),
     ]
     for start in range(0, workload.n_rounds, BLOCK):

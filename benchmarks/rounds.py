@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import ours, peers, reference
+from benchmarks import peers, reference, uss_pd
 from benchmarks.peers.base import Peer
 from benchmarks.report import table
 from benchmarks.timing import Entry, cpu_seconds, play, progress, race
@@ -32,18 +32,18 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
     progress("rounds: compiling the reference")
     reference.run(workload.head(200))
     exact: list[reference.ReferenceRun] = []
-    installed = ours.installed()
+    installed = uss_pd.installed()
     if installed:
-        ours.check_features(N_ARMS, N_FEATURES)
+        uss_pd.check_features(N_ARMS, N_FEATURES)
 
     def solve_every_round() -> float:
-        return cpu_seconds(lambda: exact.append(reference.run(short, **ours.SETTINGS))) / n_exact
+        return cpu_seconds(lambda: exact.append(reference.run(short, **uss_pd.SETTINGS))) / n_exact
 
     def compiled(load: Workload) -> Callable[[], float] | None:
-        return (lambda: ours.run_compiled(load)[0]) if installed else None
+        return (lambda: uss_pd.run_compiled(load)[0]) if installed else None
 
     python_api = _entry(
-        ours.StopwisePython if installed else None, ours.StopwisePython.name, workload
+        uss_pd.StopwisePython if installed else None, uss_pd.StopwisePython.name, workload
     )
     complete_run = Entry("Stopwise, compiled loop", n_rounds, compiled(workload))
     short_run = Entry("Stopwise, compiled loop", n_exact, compiled(short))
@@ -61,9 +61,9 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
         "rows": [dict(zip(("name", "rounds", "us", "ratio"), row, strict=True)) for row in rows],
     }
     if installed:
-        stops = ours.run_compiled(short)[1]
+        stops = uss_pd.run_compiled(short)[1]
         agreement = compare(stops, exact[0])
-        same_by_both = int((stops == ours.stops_by_python(short)).sum())
+        same_by_both = int((stops == uss_pd.stops_by_python(short)).sum())
         speedup = solving.best / short_run.best
         result |= {"speedup": speedup, "agreement": agreement, "same_by_both_roads": same_by_both}
         summary += [

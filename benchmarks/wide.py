@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks import ours, reference
+from benchmarks import reference, uss_pd
 from benchmarks.peers.numpy_linucb import NumpyLinUCB
 from benchmarks.report import table
 from benchmarks.rounds import compare, describe
@@ -26,8 +26,8 @@ its rounds get slower as history grows. The last column compares it with Stopwis
 length: the reference's time divided by that of the row."""
 
 FIRST_NOTE = f"""\
-The compiled loop from its first round, with {ours.FORCED_ROUNDS} forced rounds. Total CPU seconds,
-best of {REPEATS} runs."""
+The compiled loop from its first round, with {uss_pd.FORCED_ROUNDS} forced rounds. Total CPU
+seconds, best of {REPEATS} runs."""
 
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
@@ -56,7 +56,7 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
         "\n".join([NOTE, *verdicts]),
     )
     result: dict[str, Any] = {"n_arms": N_ARMS, "rows": results}
-    if ours.installed():
+    if uss_pd.installed():
         first = _first_rounds(FIRST_FEATURES[:-1] if quick else FIRST_FEATURES)
         columns = ["features", "CPU seconds", "ms per round"]
         title = f"The first {FIRST_ROUNDS} rounds, K = {N_ARMS}"
@@ -70,7 +70,7 @@ def _first_rounds(sizes: Sequence[int]) -> dict[int, float]:
     """Return the CPU seconds of the first rounds by the number of features."""
     loads = {d: make(FIRST_ROUNDS, N_ARMS, d) for d in sizes}
     entries = {
-        d: Entry(f"{d} features", FIRST_ROUNDS, lambda load=load: ours.run_compiled(load)[0])
+        d: Entry(f"{d} features", FIRST_ROUNDS, lambda load=load: uss_pd.run_compiled(load)[0])
         for d, load in loads.items()
     }
     race(list(entries.values()), f"wide, first {FIRST_ROUNDS} rounds")
@@ -85,27 +85,27 @@ def _race(d: int, n_rounds: int, n_exact: int) -> tuple[list[Entry], dict[str, i
     contexts, outputs = list(workload.contexts), workload.outputs.tolist()
     progress(f"wide, d' = {d}: compiling the reference")
     reference.run(workload.head(200))
-    installed = ours.installed()
+    installed = uss_pd.installed()
     if installed:
-        ours.check_features(N_ARMS, d)
+        uss_pd.check_features(N_ARMS, d)
     exact: list[reference.ReferenceRun] = []
 
     def by_python() -> float:
-        learner = ours.StopwisePython(workload.costs, d, forced_rounds)
+        learner = uss_pd.StopwisePython(workload.costs, d, forced_rounds)
         return play(learner, contexts, outputs)
 
     def by_compiled_loop() -> float:
-        return ours.run_compiled(workload, forced_rounds)[0]
+        return uss_pd.run_compiled(workload, forced_rounds)[0]
 
     def by_compiled_loop_in_short() -> float:
-        return ours.run_compiled(short, forced_rounds)[0]
+        return uss_pd.run_compiled(short, forced_rounds)[0]
 
     def by_linucb() -> float:
         return play(NumpyLinUCB(workload.costs, d), contexts, outputs)
 
     def by_reference() -> float:
         def solve() -> None:
-            exact.append(reference.run(short, forced_rounds=forced_rounds, **ours.SETTINGS))
+            exact.append(reference.run(short, forced_rounds=forced_rounds, **uss_pd.SETTINGS))
 
         return cpu_seconds(solve) / n_exact
 
@@ -119,4 +119,4 @@ def _race(d: int, n_rounds: int, n_exact: int) -> tuple[list[Entry], dict[str, i
     race(entries, f"wide, d' = {d}")
     if not installed:
         return entries, None
-    return entries, compare(ours.run_compiled(short, forced_rounds)[1], exact[0])
+    return entries, compare(uss_pd.run_compiled(short, forced_rounds)[1], exact[0])

@@ -1,4 +1,4 @@
-"""Stopwise in the speed comparisons: its Python API round by round, and its compiled loop."""
+"""Stopwise's USS-PD in the speed comparisons: Python API round by round, and compiled loop."""
 
 from __future__ import annotations
 
