@@ -8,7 +8,8 @@
 //     ρ ≥ |φ_sᵀ(θ_g − θ_h)|    the shift, for every row s
 //
 // Because |μ''| ≤ μ', moving the logits by at most z changes every weight μ' of H by a factor in
-// [e⁻ᶻ, eᶻ]. Lemma (proved in docs/certificate-proof.md): with r = λ·m and q = e^{ρ+r}·(e^ρ(e^r − 1) − r),
+// [e⁻ᶻ, eᶻ]. Lemma (proved in docs/certificate-proof.md): with r = λ·m and
+// q = e^{ρ+r}·(e^ρ(e^r − 1) − r),
 //
 //     q < 1   ⟹   |φᵀ(θ̃ − θ̂)| ≤ ‖φ‖_{H⁻¹} · (−ln(1 − q))/m   for every φ.
 #pragma once

@@ -45,7 +45,9 @@ ContextValues::ContextValues(Estimates& estimates, const std::vector<Model>& mod
     workspace.refinements.assign(config.n_pairs(), 0);
 }
 
-double ContextValues::logit(std::size_t question) const { return models_[question].logit(phi(question)); }
+double ContextValues::logit(std::size_t question) const {
+    return models_[question].logit(phi(question));
+}
 
 double ContextValues::error(std::size_t question, double enough) {
     const Model& model = models_[question];

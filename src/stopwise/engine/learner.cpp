@@ -200,7 +200,9 @@ void Learner::fit() {
 }
 
 void Learner::watch() {
-    if (options_.rule->per_arm()) throw std::invalid_argument("a rule with a question per arm has no pairs to watch");
+    if (options_.rule->per_arm()) {
+        throw std::invalid_argument("a rule with a question per arm has no pairs to watch");
+    }
     if (!drift_) drift_.emplace(state_.config());
 }
 

@@ -100,7 +100,9 @@ public:
     // Start detecting changes.
     void watch();
 
-    std::optional<InvalidCoordinate> find_invalid(const PartialContext& partial) const { return maps().find_invalid(partial); }
+    std::optional<InvalidCoordinate> find_invalid(const PartialContext& partial) const {
+        return maps().find_invalid(partial);
+    }
     bool exact_evidence(std::size_t stop, Trace& trace) { return state_.exact_evidence(stop, trace); }
     // θ̂ of a question; empty if the solver does not converge.
     std::vector<double> theta(std::size_t question);

@@ -50,8 +50,12 @@ inline Lanes operator*(Lanes a, Lanes b) { return each([&](int k) { return a.v[k
 inline Lanes operator/(Lanes a, Lanes b) { return each([&](int k) { return a.v[k] / b.v[k]; }); }
 inline Lanes& operator+=(Lanes& a, Lanes b) { return a = a + b; }
 inline Lanes& operator-=(Lanes& a, Lanes b) { return a = a - b; }
-inline Lanes lane_min(Lanes a, Lanes b) { return each([&](int k) { return a.v[k] < b.v[k] ? a.v[k] : b.v[k]; }); }
-inline Lanes lane_max(Lanes a, Lanes b) { return each([&](int k) { return a.v[k] > b.v[k] ? a.v[k] : b.v[k]; }); }
+inline Lanes lane_min(Lanes a, Lanes b) {
+    return each([&](int k) { return a.v[k] < b.v[k] ? a.v[k] : b.v[k]; });
+}
+inline Lanes lane_max(Lanes a, Lanes b) {
+    return each([&](int k) { return a.v[k] > b.v[k] ? a.v[k] : b.v[k]; });
+}
 inline Lanes lane_abs(Lanes a) { return each([&](int k) { return std::fabs(a.v[k]); }); }
 inline Lanes scaled(Lanes value, Lanes shifted) {
     return each([&](int k) {
@@ -64,7 +68,9 @@ inline Lanes scaled(Lanes value, Lanes shifted) {
         return result;
     });
 }
-inline Lanes select_negative(Lanes z, Lanes yes, Lanes no) { return each([&](int k) { return z.v[k] < 0.0 ? yes.v[k] : no.v[k]; }); }
+inline Lanes select_negative(Lanes z, Lanes yes, Lanes no) {
+    return each([&](int k) { return z.v[k] < 0.0 ? yes.v[k] : no.v[k]; });
+}
 #endif
 
 inline Lanes load(const double* from) {
