@@ -106,6 +106,7 @@ docs: $(STAMPS)/docs  ## Build the site (.cache/site/index.html) and llms.txt
 lint: $(STAMPS)/lint  ## Check style, docstrings, formatting and wording
 	@$(BIN)/ruff check -q .
 	@$(BIN)/ruff format -q --check .
+	@$(BIN)/python .ci/wording.py
 
 types: $(STAMPS)/types  ## Check types (strict in src) and the layers of imports
 	@$(BIN)/pyright --pythonpath $(BIN)/python

@@ -19,7 +19,14 @@ PAGES_OUTSIDE_DOCS = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security-policy.md",
 }
-LANGUAGES = {".py": "python", ".toml": "toml", ".sh": "bash", ".yaml": "yaml", ".yml": "yaml"}
+LANGUAGES = {
+    ".md": "markdown",
+    ".py": "python",
+    ".toml": "toml",
+    ".sh": "bash",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+}
 
 FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
 LINK = re.compile(r"(?<!\\)\]\(([^()\s]+)\)")
@@ -175,7 +182,7 @@ class Stage:
             return None
         if path == "README.md":
             return "index.md"
-        if path.endswith(".md"):
+        if path in PAGES_OUTSIDE_DOCS or (path.startswith("docs/") and path.endswith(".md")):
             return self.place_of_page(path)
         if path.startswith("docs/images/"):
             return posixpath.relpath(path, "docs")
