@@ -39,12 +39,12 @@ public:
             bytes.insert(bytes.end(), first, first + n * sizeof(T));
         }
     }
-    // An integer from 0 to ``most``.
+    // An integer from 0 to ``limit``.
     template <class Integer>
-    void count(Integer& value, std::int64_t most, const char* name) {
+    void count(Integer& value, std::int64_t limit, const char* name) {
         auto n = static_cast<std::int64_t>(value);
         pass(&n, 1);
-        check(n >= 0 && n <= most, name);
+        check(n >= 0 && n <= limit, name);
         value = static_cast<Integer>(n);
     }
     // Numbers in [low, high], not NaN.

@@ -1,7 +1,7 @@
 // The certificate: a proved bound on the error of an estimate, and comparisons based on it.
 //
-// An estimate minimises L(θ) = Σ_s [ln(1 + e^{φ_sᵀθ}) − d_s·φ_sᵀθ] + ridge/2·‖θ‖²; θ̂ is exact. Let g
-// be the gradient at a point θ_g, H the Hessian at a point θ_h, v = −H⁻¹g and θ̃ = θ_g + v, with
+// An estimate minimises L(θ) = Σ_s [ln(1 + e^{φ_sᵀθ}) − d_s·φ_sᵀθ] + ridge/2·‖θ‖²; θ̂ is exact. Let
+// g be the gradient at a point θ_g, H the Hessian at a point θ_h, v = −H⁻¹g and θ̃ = θ_g + v, with
 //
 //     λ = ‖v‖_H          the decrement
 //     m ≥ ‖φ_s‖_{H⁻¹}    the reach, for every row s of the history

@@ -11,8 +11,8 @@ namespace stopwise {
 
 // The values of a comparison of two arms, in the units of the rule.
 struct Comparison {
-    double estimate, upper;              // p̂ and p̃
-    double gain;                          // upper bound on the gain where they disagree, from labels
+    double estimate, upper;               // p̂ and p̃
+    double gain;                          // upper bound on the gain, from labels
     double response;                      // share of labels received, if missing ones increase it
     std::optional<std::uint8_t> through;  // the intermediate arm of a transitive win
     bool won;

@@ -29,7 +29,8 @@ Config::Config(const Options& options, const FeatureMaps& maps)
         for (std::size_t j = i + 1; j < n_arms; ++j) {
             thresholds.push_back(rule->threshold(gap(i, j)));
             if (rule->per_arm()) continue;
-            // Question (i, j): do i and j disagree or, with `compares_with_last`, j and the last arm?
+            // Question (i, j): do i and j disagree or, with `compares_with_last`, j and the last
+            // arm?
             const std::size_t arm = rule->compares_with_last() ? last() : j;
             const std::size_t seen_at = rule->compares_with_last() && j < last() ? j : i + 1;
             add_question(maps.slot_of_pair(pair(i, j)), arm, reveals_ ? seen_at : arm);

@@ -51,7 +51,8 @@ struct Config : Options {
     double precision;                    // of the prior: the ridge
 
     const Scope& scope_of(std::size_t question) const { return grams[questions[question]]; }
-    // Whether stages reveal the context. Then rounds with an earlier stop also count for later arms.
+    // Whether stages reveal the context. Then rounds with an earlier stop also count for later
+    // arms.
     bool reveals() const { return reveals_; }
     std::vector<std::size_t> answered_from() const;
 

@@ -31,8 +31,8 @@ void Workspace::serialize(Archive& archive) {
 }
 
 ContextValues::ContextValues(Estimates& estimates, const std::vector<Model>& models, bool exact,
-                             const PairGains& gains,
-       const Config& config, Workspace& workspace, const double* row, std::vector<double> noise)
+                             const PairGains& gains, const Config& config, Workspace& workspace,
+                             const double* row, std::vector<double> noise)
     : estimates_(estimates), models_(models), gains_(gains), config_(config), workspace_(workspace),
       noise_(std::move(noise)), exact_(exact) {
     for (std::size_t g = 0; g < config.grams.size(); ++g) {
@@ -49,13 +49,13 @@ double ContextValues::logit(std::size_t question) const {
     return models_[question].logit(phi(question));
 }
 
-double ContextValues::error(std::size_t question, double enough) {
+double ContextValues::error(std::size_t question, double tolerance) {
     const Model& model = models_[question];
     double error = model.prior_bound() + std::fabs(logit(question));
     const double b = model.slack();
-    if (error < enough || b == kInfinity) return error;
+    if (error < tolerance || b == kInfinity) return error;
     error = std::min(error, b * cheap_norm(question));
-    if (error < enough) return error;
+    if (error < tolerance) return error;
     return std::min(error, b * hessian_norm(question));
 }
 
@@ -92,8 +92,8 @@ double ContextValues::hessian_norm(std::size_t question) {
     return norm.value;
 }
 
-double ContextValues::hessian_turn(std::size_t question) const {
-    return models_[question].anchored() ? models_[question].hessian_turn() : kInfinity;
+double ContextValues::hessian_change(std::size_t question) const {
+    return models_[question].anchored() ? models_[question].hessian_change() : kInfinity;
 }
 
 Gain::Upper ContextValues::gain(std::size_t pair) {

@@ -43,13 +43,13 @@ public:
 
     // φᵀθ̃, an approximation of the exact logit φᵀθ̂.
     double logit(std::size_t question) const;
-    // A proved bound on |φᵀ(θ̃ − θ̂)|; a cheaper bound if that is below ``enough``.
-    double error(std::size_t question, double enough);
+    // A proved bound on |φᵀ(θ̃ − θ̂)|; a cheaper bound if that is below ``tolerance``.
+    double error(std::size_t question, double tolerance);
     // radius·‖φ‖_{V⁻¹}, the bonus of the confidence ellipsoid; +∞ without observations.
     double bonus(std::size_t question);
     // ‖φ‖_{H⁻¹}, and t such that the norm with the Hessian at θ̂ is within a factor e^{±t/2} of it.
     double hessian_norm(std::size_t question);
-    double hessian_turn(std::size_t question) const;
+    double hessian_change(std::size_t question) const;
     // The rule's radius for the question after the current number of rounds.
     double radius(std::size_t question) const { return estimates_.radius(question); }
     // A standard normal draw for each pair; 1 if the rule uses no noise.

@@ -1,9 +1,10 @@
 // Correction of drawn answers, estimated from rounds that continued at random.
 //
-// Where a round stopped at s, the model of pair (s, j) draws whether s and j disagree. That model has
-// learned from rounds that continued, and can be biased where rounds stop if the logit is not linear
-// in the features. A round that exploration continues after the rule stopped it at s is an unbiased
-// sample of the stopped rounds and reveals the answer. These rounds estimate a shift δ for each pair,
+// Where a round stopped at s, the model of pair (s, j) draws whether s and j disagree. That model
+// has learned from rounds that continued, and can be biased where rounds stop if the logit is not
+// linear in the features. A round that exploration continues after the rule stopped it at s is an
+// unbiased sample of the stopped rounds and reveals the answer. These rounds estimate a shift δ for
+// each pair,
 //
 //     P(s and j disagree) = μ(z + δ) where the rule stops at s,      δ ~ N(0, kDeviation²)
 //
@@ -34,20 +35,20 @@ public:
     }
 
     // Multiply the weights of past rounds by ``share``.
-    void fade(double share) {
+    void decay(double share) {
         moment_ *= share;
         information_ *= share;
     }
 
     void serialize(Archive& archive) {
-        archive.between(&moment_, 1, -kMost, kMost, "correction");
-        archive.between(&information_, 1, 0.0, kMost, "correction");
+        archive.between(&moment_, 1, -kMaxSum, kMaxSum, "correction");
+        archive.between(&information_, 1, 0.0, kMaxSum, "correction");
     }
 
 private:
-    static constexpr double kDeviation = 2.0;  // heuristic, by simulation (docs/revealed.md)
+    static constexpr double kDeviation = 2.0;  // heuristic, by simulation (docs/revealed-method.md)
     static constexpr double kPrior = 1.0 / (kDeviation * kDeviation);
-    static constexpr double kMost = 1e18;
+    static constexpr double kMaxSum = 1e18;
 
     double moment_ = 0.0, information_ = 0.0;  // δ = moment/(kPrior + information)
 };

@@ -22,10 +22,10 @@ std::size_t PairCounts::decide(std::optional<double> a, double* evidence) {
     for (std::size_t i = 0; i < n_arms_; ++i) {
         for (std::size_t j = i + 1; j < n_arms_; ++j, ++k) {
             const auto n = static_cast<double>(revealed[j]);
-            const auto yes = static_cast<double>(disagreed[k]);
-            evidence[k] = yes / n;
+            const auto disagreements = static_cast<double>(disagreed[k]);
+            evidence[k] = disagreements / n;
             if (!a) {
-                upper[k] = random.beta(1.0 + yes, 1.0 + n - yes);
+                upper[k] = random.beta(1.0 + disagreements, 1.0 + n - disagreements);
             } else {
                 upper[k] = n > 0.0 ? evidence[k] + std::sqrt(strength / n)
                                    : std::numeric_limits<double>::infinity();

@@ -1,7 +1,7 @@
 // Disagreement counts of the context-free policies USS-UCB and USS-TS.
 //
-// Pairs are numbered row by row. USS-UCB and USS-TS compute an upper value per pair from the counts;
-// the stopping test is that of USS-PD.
+// Pairs are numbered row by row. USS-UCB and USS-TS compute an upper value per pair from the
+// counts; the stopping test is that of USS-PD.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@ class PairCounts {
 public:
     PairCounts(std::size_t n_arms, std::vector<double> gaps, std::uint64_t seed);
 
-    // Return the first arm i with C_j − C_i > upper_ij for all j > i. With ``a``, the upper value is
-    // that of USS-UCB, p̂_ij + √(a·ln t / n_j), ∞ until arm j is revealed. Without, it is that of
-    // USS-TS, a draw from Beta(1 + disagreements, 1 + agreements); all pairs draw in order, also
+    // Return the first arm i with C_j − C_i > upper_ij for all j > i. With ``a``, the upper value
+    // is that of USS-UCB, p̂_ij + √(a·ln t / n_j), ∞ until arm j is revealed. Without, it is that
+    // of USS-TS, a draw from Beta(1 + disagreements, 1 + agreements); all pairs draw in order, also
     // those beyond the stop. Writes p̂ of every pair, then the upper values, to ``evidence``.
     std::size_t decide(std::optional<double> a, double* evidence);
 

@@ -1,7 +1,7 @@
 // Comparison of the rule with fixed depths, by labels.
 //
 // The rule is on trial from 2ᵏ to 2ᵏ⁺¹ rounds. If always stopping at a certain arm is significantly
-// better, the next 2ᵏ⁺¹ rounds stop there (docs/labels.md).
+// better, the next 2ᵏ⁺¹ rounds stop there (docs/labels-method.md).
 #pragma once
 
 #include <optional>
@@ -34,8 +34,8 @@ public:
     void serialize(Archive& archive);
 
 private:
-    // Total loss of always stopping at an arm, relative to the rule: exact for costs; for errors, the
-    // Horvitz–Thompson estimate, which weights each label by 1/probability of its request.
+    // Total loss of always stopping at an arm, relative to the rule: exact for costs; for errors,
+    // the Horvitz–Thompson estimate, which weights each label by 1/probability of its request.
     struct Depth {
         double cost = 0.0, errors = 0.0, variance = 0.0;
     };
@@ -47,7 +47,7 @@ private:
     // Add a label. ``losses`` has, for each arm k that ran, 1 if the rule was right and k wrong, −1
     // if k was right and the rule wrong, else 0.
     static void add_label(Sums& sums, const LabelRequest& request, std::size_t rule_stop,
-                      const std::vector<int>& losses);
+                          const std::vector<int>& losses);
     std::optional<std::size_t> better_depth(const PendingLabels& requests) const;
 
     std::shared_ptr<const Config> config_;

@@ -15,16 +15,16 @@ const Kernels& table(const char* name);
 
 const Kernels& kernels() {
 #if STOPWISE_HAS_AVX2 && defined(__GNUC__)
-    static const Kernels& chosen = [] () -> const Kernels& {
-        const char* wish = std::getenv("STOPWISE_INSTRUCTIONS");
-        const bool plain = wish != nullptr && std::strcmp(wish, "baseline") == 0;
-        if (__builtin_cpu_supports("avx2") && !plain) return avx2::table("avx2");
+    static const Kernels& selected = [] () -> const Kernels& {
+        const char* requested = std::getenv("STOPWISE_INSTRUCTIONS");
+        const bool force_baseline = requested != nullptr && std::strcmp(requested, "baseline") == 0;
+        if (__builtin_cpu_supports("avx2") && !force_baseline) return avx2::table("avx2");
         return baseline::table("baseline");
     }();
 #else
-    static const Kernels& chosen = baseline::table("baseline");
+    static const Kernels& selected = baseline::table("baseline");
 #endif
-    return chosen;
+    return selected;
 }
 
 }  // namespace stopwise

@@ -25,7 +25,7 @@ void DrawnAnswers::correct(ContextValues& values, const Observation& round) {
     if (corrections_.empty()) return;
     if (config_->rate > 0.0) {
         const double share = exp(-config_->rate);
-        for (Correction& correction : corrections_) correction.fade(share);
+        for (Correction& correction : corrections_) correction.decay(share);
     }
     if (round.rule_stop == 0) return;  // rounds that stop at arm 0 have no draws
     for (std::size_t j = round.rule_stop + 1; j <= round.stop; ++j) {
@@ -62,13 +62,13 @@ void DrawnAnswers::draw_deeper_arms(ContextValues& values, const Observation& ro
         const bool differs = draw(values, question, draw_of(config_->seed, rounds, j));
         answers_[question] = differs;
         for (std::size_t i = 0; i < stop; ++i) {
-            const bool before = round.answers[config_->pair(i, stop)] != 0;
+            const bool i_differs = round.answers[config_->pair(i, stop)] != 0;
             unsigned char& answer = answers_[config_->pair(i, j)];
-            answer = differs != before;
-            if (differs && before) {  // j agrees with i or gives a third answer
-                const Third& seen = third(i, stop, j);
+            answer = differs != i_differs;
+            if (differs && i_differs) {  // j agrees with i or gives a third answer
+                const Third& third_answers = third(i, stop, j);
                 const double u = draw_of(config_->seed, rounds, 16 + i * 16 + j);
-                answer = u * (seen.seen + 1.0) < seen.different + 1.0;
+                answer = u * (third_answers.count + 1.0) < third_answers.different + 1.0;
             }
         }
     }
@@ -82,7 +82,7 @@ void DrawnAnswers::count_thirds(const Observation& round) {
         for (std::size_t s = 1; s < j; ++s) {
             for (std::size_t i = 0; i < s; ++i) {
                 if (!differ(i, s) || !differ(s, j)) continue;
-                third(i, s, j).seen += 1.0;
+                third(i, s, j).count += 1.0;
                 third(i, s, j).different += differ(i, j) ? 1.0 : 0.0;
             }
         }
@@ -118,8 +118,8 @@ double DrawnAnswers::rounded_logit(ContextValues& values, std::size_t question) 
 
 void DrawnAnswers::serialize(Archive& archive) {
     for (Third& third : thirds_) {
-        archive.between(&third.seen, 1, 0.0, 1e15, "number of third answers");
-        archive.between(&third.different, 1, 0.0, third.seen, "number of third answers");
+        archive.between(&third.count, 1, 0.0, 1e15, "number of third answers");
+        archive.between(&third.different, 1, 0.0, third.count, "number of third answers");
     }
     for (Correction& correction : corrections_) correction.serialize(archive);
 }

@@ -1,11 +1,11 @@
 // Imputed answers of arms that did not run, where stages reveal the context.
 //
-// Rounds that stop early are a biased sample for the models of earlier arms, because the information
-// that made them stop at s is not available to these models. So such a round also trains them, with
-// the answer of each arm j > s drawn from the model of (s, j), which reads all the information at s.
-// The disagreement of s and j is drawn; i < s disagrees with j if exactly one of (i, s) and (s, j)
-// disagrees. If both do, j may agree with i or give a third answer: this is drawn with the observed
-// share, which starts at 1 for a third answer (docs/revealed.md).
+// Rounds that stop early are a biased sample for the models of earlier arms, because the
+// information that made them stop at s is not available to these models. So such a round also
+// trains them, with the answer of each arm j > s drawn from the model of (s, j), which reads all
+// the information at s. The disagreement of s and j is drawn; i < s disagrees with j if exactly one
+// of (i, s) and (s, j) disagrees. If both do, j may agree with i or give a third answer: this is
+// drawn with the observed share, which starts at 1 for a third answer (docs/revealed-method.md).
 #pragma once
 
 #include <vector>
@@ -22,8 +22,8 @@ public:
     // Whether answers must be completed or rearranged before learning.
     bool needed() const { return config_->reveals() || config_->rule->compares_with_last(); }
 
-    // Update the corrections of draws from a round that exploration continued beyond the stop of the
-    // rule. Call it before the models learn from the round.
+    // Update the corrections of draws from a round that exploration continued beyond the stop of
+    // the rule. Call it before the models learn from the round.
     void correct(ContextValues& values, const Observation& round);
 
     // The answers of a round to all questions, after ``rounds`` others. Valid until the next call.
@@ -36,7 +36,7 @@ private:
     // Rounds in which both i and s and s and j disagreed (i < s < j), and how many of them had a
     // third answer (i and j disagreed, too).
     struct Third {
-        double seen = 0.0, different = 0.0;
+        double count = 0.0, different = 0.0;
     };
     Third& third(std::size_t i, std::size_t s, std::size_t j) {
         return thirds_[(i * config_->n_arms + s) * config_->n_arms + j];

@@ -1,13 +1,13 @@
 // Detection of changes in the disagreement of arms (docs/drift.md).
 //
 // A residual is d − p: whether two arms disagreed in a round that ran both, minus the probability
-// predicted by a model of earlier rounds. ADWIN (Bifet and Gavaldà, "Learning from time-changing data
-// with adaptive windowing", 2007) monitors the residuals of each pair. The model is a copy of the
-// policy's own after 256, 512, 1024, … rounds, restarting after a change; a new copy shifts the
+// predicted by a model of earlier rounds. ADWIN (Bifet and Gavaldà, "Learning from time-changing
+// data with adaptive windowing", 2007) monitors the residuals of each pair. The model is a copy of
+// the policy's own after 256, 512, 1024, … rounds, restarting after a change; a new copy shifts the
 // windows by the mean difference of the two models over the latest rounds.
 //
-// Alarms are bit-identical on every machine: sums are integers, probabilities and logarithms are the
-// engine's, and all other operations are + − × ÷ √.
+// Alarms are bit-identical on every machine: sums are integers, probabilities and logarithms are
+// the engine's, and all other operations are + − × ÷ √.
 #pragma once
 
 #include <array>
@@ -44,7 +44,7 @@ public:
         std::int64_t round;
         double before, after;
     };
-    explicit Adwin(double chance) : chance_(chance) {}
+    explicit Adwin(double false_alarm) : false_alarm_(false_alarm) {}
 
     // Add residuals. If a change is detected, drop the residuals before it and return it.
     std::optional<Cut> add(const Bucket& residuals);
@@ -60,7 +60,7 @@ public:
 private:
     std::optional<Cut> cut();
 
-    double chance_;  // of a false alarm
+    double false_alarm_;  // probability
     std::vector<Bucket> buckets_;
 };
 
@@ -77,7 +77,7 @@ public:
 
 private:
     // A monitored pair of arms and the position of its features.
-    struct Watched {
+    struct MonitoredPair {
         std::size_t i, j, pair, offset, dim;
         std::vector<double> theta;  // the model; empty before the first fit
         Adwin window;
@@ -90,12 +90,12 @@ private:
 
     std::vector<Change> test(std::size_t begin, std::int64_t rounds);
     void fit(const Estimates& estimates);
-    bool counts(const Round& round, const Watched& pair) const;
+    bool counts(const Round& round, const MonitoredPair& pair) const;
 
     bool reveals_;
     std::size_t width_, n_arms_;
-    std::vector<Watched> watched_;
-    std::int64_t seen_ = 0, era_ = 0;  // rounds added so far, and at the last change
+    std::vector<MonitoredPair> pairs_;
+    std::int64_t added_ = 0, last_change_ = 0;  // rounds added so far, and at the last change
     std::vector<Round> latest_;        // ring buffer
 };
 

@@ -7,7 +7,7 @@ namespace stopwise {
 
 namespace {
 
-constexpr double kLongest = 1.01;  // ‖φ‖² ≤ 1, with a margin for rounding
+constexpr double kMaxSquareNorm = 1.01;  // ‖φ‖² ≤ 1, with a margin for rounding
 
 }  // namespace
 
@@ -29,10 +29,11 @@ Estimates::Estimates(std::shared_ptr<const Config> config)
 // The sum of the weights of all rounds: their number, or Σ_k e^{−rate·k}.
 double Estimates::effective_rounds() const {
     const auto n = static_cast<double>(rounds_);
-    const auto lost = [](double x) {  // 1 − e⁻ˣ, also for small x
+    const auto one_minus_exp = [](double x) {  // 1 − e⁻ˣ, also for small x
         return x < 1e-5 ? x * (1.0 - x / 2.0 + x * x / 6.0) : 1.0 - exp(-x);
     };
-    return config_->rate > 0.0 ? lost(config_->rate * n) / lost(config_->rate) : n;
+    if (config_->rate == 0.0) return n;
+    return one_minus_exp(config_->rate * n) / one_minus_exp(config_->rate);
 }
 
 double Estimates::radius(std::size_t question) const {
@@ -75,9 +76,9 @@ void Estimates::forget(Gram& gram, std::size_t d, const double* phi, double now)
 Factor Estimates::factored(const Numbers& sums, std::size_t d) const {
     const double base = std::max(config_->rule->lam(), kGramFloor);
     Factor factor(d, base);
-    Numbers whole = sums;
-    for (std::size_t c = 0; c < d; ++c) whole[c * padded(d) + c] += base;
-    factor.take(whole, base);
+    Numbers matrix = sums;
+    for (std::size_t c = 0; c < d; ++c) matrix[c * padded(d) + c] += base;
+    factor.take(matrix, base);
     return factor;
 }
 
@@ -174,8 +175,8 @@ void Estimates::serialize(Archive& archive) {
     history_.serialize(archive, rounds_, kMaxFeature, config_->most_rows.has_value());
     for (std::size_t g = 0; g < grams_.size(); ++g) serialize_gram(g, archive);
     for (std::size_t k = 0; k < models_.size(); ++k) {
-        models_[k].serialize(archive, history_.observations(config_->scope_of(k).from), kLongest,
-                           history_.dropped(0) > 0.0);
+        models_[k].serialize(archive, history_.observations(config_->scope_of(k).from),
+                             kMaxSquareNorm, history_.dropped(0) > 0.0);
     }
 }
 
@@ -183,9 +184,10 @@ void Estimates::serialize_gram(std::size_t g, Archive& archive) {
     Gram& gram = grams_[g];
     const Scope& scope = config_->grams[g];
     if (config_->rate > 0.0) {
-        const double most = 1.0 + 1.0 / config_->rate;  // including dropped rows
-        archive.between(&gram.count, 1, 0.0, most, "number of observations");
-        archive.between(gram.sums.data(), gram.sums.size(), -kLongest * most, kLongest * most, "sum");
+        const double max_count = 1.0 + 1.0 / config_->rate;  // including dropped rows
+        archive.between(&gram.count, 1, 0.0, max_count, "number of observations");
+        const double max_sum = kMaxSquareNorm * max_count;
+        archive.between(gram.sums.data(), gram.sums.size(), -max_sum, max_sum, "sum");
         archive.between(&gram.now, 1, 0.0, static_cast<double>(rounds_), "number of rounds");
         if (archive.reading()) gram.factor = factored(gram.sums, scope.dim);
         return;
@@ -193,7 +195,7 @@ void Estimates::serialize_gram(std::size_t g, Archive& archive) {
     const double n = history_.observations(scope.arm);
     const double start = std::max(config_->rule->lam(), kGramFloor);
     archive.between(&gram.count, 1, n, n, "number of observations");
-    gram.factor.serialize(archive, start, start + kLongest * n);
+    gram.factor.serialize(archive, start, start + kMaxSquareNorm * n);
 }
 
 }  // namespace stopwise

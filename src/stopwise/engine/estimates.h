@@ -18,16 +18,16 @@ class Estimates {
 public:
     explicit Estimates(std::shared_ptr<const Config> config);
 
-    // Decay all estimates to the current round. With forgetting, the weights of all rounds decay, so
-    // a context that always stops early becomes uncertain again.
+    // Decay all estimates to the current round. With forgetting, the weights of all rounds decay,
+    // so a context that always stops early becomes uncertain again.
     void advance();
 
     // Learn from a round that stopped at ``stop``, with 0 or 1 for each question that it answers.
     void learn(const double* row, std::size_t stop, const unsigned char* answers);
 
-    // The features of a round that ended at ``stop``, with zeros for those that no model reads. These
-    // may be revealed by a later stage: a recorded round has them and a live round does not, but both
-    // must create the same history. Valid until the next call.
+    // The features of a round that ended at ``stop``, with zeros for those that no model reads.
+    // These may be revealed by a later stage: a recorded round has them and a live round does not,
+    // but both must create the same history. Valid until the next call.
     const std::vector<double>& stored_row(const double* row, std::size_t stop);
 
     // Count a round, whether it was learned or too short to learn from.

@@ -8,21 +8,21 @@
 
 namespace stopwise {
 
-// From about round kExploreFor, the exploration rate decays as 1/t, down to kExploreFloor times the
-// initial rate. Heuristics, tuned by simulation; the optimum is flat.
-inline constexpr double kExploreFor = 200.0, kExploreFloor = 1.0 / 30.0;
+// From about round kExploreRounds, the exploration rate decays as 1/t, down to kExploreFloor times
+// the initial rate. Heuristics, tuned by simulation; the optimum is flat.
+inline constexpr double kExploreRounds = 200.0, kExploreFloor = 1.0 / 30.0;
 inline constexpr double kRevealedFloor = 1.0 / 10.0;  // where exploration corrects drawn answers
 
 // The exploration probability after ``rounds`` rounds.
 inline double explore_rate(const Config& config, std::int64_t rounds) {
-    const double falling = 1.0 / (1.0 + static_cast<double>(rounds) / kExploreFor);
-    return config.explore * std::max(falling, config.reveals() ? kRevealedFloor : kExploreFloor);
+    const double decaying = 1.0 / (1.0 + static_cast<double>(rounds) / kExploreRounds);
+    return config.explore * std::max(decaying, config.reveals() ? kRevealedFloor : kExploreFloor);
 }
 
-// Whether decision number ``draw`` explores, after ``rounds`` rounds.
-inline bool explores(const Config& config, std::int64_t draw, std::int64_t rounds) {
+// Whether decision number ``number`` explores, after ``rounds`` rounds.
+inline bool explores(const Config& config, std::int64_t number, std::int64_t rounds) {
     return config.explore > 0.0 &&
-           draw_of(config.seed, draw, kExploring) < explore_rate(config, rounds);
+           draw_of(config.seed, number, kExploring) < explore_rate(config, rounds);
 }
 
 }  // namespace stopwise

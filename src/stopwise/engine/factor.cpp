@@ -13,10 +13,10 @@ Factor::Factor(std::size_t d, double scale)
 }
 
 double Factor::add(const double* x, double w, double* inverse_x) {
-    double* const rest = work_.data();
-    double* const u = inverse_x != nullptr ? inverse_x : rest + stride_;
-    std::copy_n(x, stride_, rest);
-    const double before = kernels().grow(lower_.data(), reciprocal_.data(), d_, rest, w, u);
+    double* const remainder = work_.data();
+    double* const u = inverse_x != nullptr ? inverse_x : remainder + stride_;
+    std::copy_n(x, stride_, remainder);
+    const double before = kernels().grow(lower_.data(), reciprocal_.data(), d_, remainder, w, u);
     if (inverse_x != nullptr) kernels().backward(lower_.data(), d_, inverse_x);
     return before;
 }
@@ -37,8 +37,8 @@ void Factor::solve(double* x) const {
     kernels().backward(lower_.data(), d_, x);
 }
 
-void Factor::take(Numbers& a, double least) {
-    kernels().factor(a.data(), reciprocal_.data(), d_, least);
+void Factor::take(Numbers& a, double min_eigenvalue) {
+    kernels().factor(a.data(), reciprocal_.data(), d_, min_eigenvalue);
     lower_.swap(a);
 }
 
@@ -123,12 +123,14 @@ bool Factor::exceeds(double level) const {
     return true;
 }
 
-void Factor::serialize(Archive& archive, double least, double most) {
+void Factor::serialize(Archive& archive, double min_eigenvalue, double max_eigenvalue) {
     constexpr double kSlack = 1.0 + 1e-6;  // of rounding
-    archive.between(reciprocal_.data(), d_, 1.0 / (most * kSlack), kSlack / least, "factor");
+    archive.between(reciprocal_.data(), d_, 1.0 / (max_eigenvalue * kSlack),
+                    kSlack / min_eigenvalue, "factor");
     for (std::size_t k = 0; k + 1 < d_; ++k) {  // L_rk²·D_k is at most a diagonal entry of A
-        const double largest = std::sqrt(most * reciprocal_[k]) * kSlack;
-        archive.between(lower_.data() + k * stride_ + k + 1, d_ - k - 1, -largest, largest, "factor");
+        const double largest = std::sqrt(max_eigenvalue * reciprocal_[k]) * kSlack;
+        double* const column = lower_.data() + k * stride_;
+        archive.between(column + k + 1, d_ - k - 1, -largest, largest, "factor");
     }
 }
 

@@ -29,9 +29,9 @@ public:
     // Solve Ay = x in place.
     void solve(double* x) const;
 
-    // Replace by the matrix whose lower half is in ``a``, by columns of padded(d); overwrites ``a``.
-    // Pivots are at least ``least``, a lower bound of A's eigenvalues, in spite of rounding.
-    void take(Numbers& a, double least);
+    // Replace by the matrix whose lower half is in ``a``, by columns of padded(d); overwrites
+    // ``a``. Pivots are at least ``min_eigenvalue`` in spite of rounding.
+    void take(Numbers& a, double min_eigenvalue);
 
     // The largest φᵀA⁻¹φ of a block's rows (`Kernels::largest_norm`).
     double largest_square_norm(const double* x, std::size_t rows, Numbers& work) const;
@@ -48,8 +48,8 @@ public:
     bool exceeds(double level) const;
 
     std::size_t nbytes() const { return (lower_.size() + reciprocal_.size()) * sizeof(double); }
-    // Save or restore; all eigenvalues of A are between ``least`` and ``most``.
-    void serialize(Archive& archive, double least, double most);
+    // Save or restore; all eigenvalues of A are between ``min_eigenvalue`` and ``max_eigenvalue``.
+    void serialize(Archive& archive, double min_eigenvalue, double max_eigenvalue);
 
 private:
     std::size_t d_, stride_;

@@ -15,10 +15,10 @@ namespace {
 constexpr double kStandardBound = 3.0;
 constexpr double kWeights[3] = {3.0, 1.0, 0.5};  // weight of a monomial of `StandardMap` by degree
 // The count for ten coordinates. Heuristic: more features take more rounds to learn than they save.
-constexpr std::size_t kMostProducts = 66;
-constexpr double kLeastScale = 1e-300;
-constexpr double kMost = std::numeric_limits<double>::max();
-constexpr double kLongest = 1.0 + 1e-9;  // maximum norm of features, with a margin for rounding
+constexpr std::size_t kMaxMonomials = 66;
+constexpr double kMinScale = 1e-300;
+constexpr double kMaxDouble = std::numeric_limits<double>::max();
+constexpr double kMaxNorm = 1.0 + 1e-9;  // maximum norm of features, with a margin for rounding
 
 std::vector<std::vector<std::size_t>> monomials_of(const StandardMap& map, std::size_t dim) {
     std::vector<std::vector<std::size_t>> monomials{{}};
@@ -44,23 +44,24 @@ double largest_norm(const StandardMap& map, std::size_t dim) {
     return std::sqrt(squares);
 }
 
-MonomialMap made_of(const StandardMap& map, std::size_t dim) {
-    MonomialMap made{monomials_of(map, dim), kStandardBound, kInfinity, {}, map.center, map.scale};
-    for (const auto& monomial : made.monomials) {
-        made.factors.push_back(*map.size * kWeights[monomial.size()]);
+MonomialMap monomial_map(const StandardMap& map, std::size_t dim) {
+    MonomialMap result{monomials_of(map, dim), kStandardBound, kInfinity, {}, map.center,
+                       map.scale};
+    for (const auto& monomial : result.monomials) {
+        result.factors.push_back(*map.size * kWeights[monomial.size()]);
     }
-    if (made.center.empty()) made.center.assign(dim, 0.0);
-    if (made.scale.empty()) made.scale.assign(dim, 1.0);
-    return made;
+    if (result.center.empty()) result.center.assign(dim, 0.0);
+    if (result.scale.empty()) result.scale.assign(dim, 1.0);
+    return result;
 }
 
-bool fits(const MonomialMap& map, std::size_t dim) {
-    bool fits = map.center.size() == dim && map.scale.size() == dim &&
-                map.factors.size() == map.monomials.size();
+bool matches(const MonomialMap& map, std::size_t dim) {
+    bool matches = map.center.size() == dim && map.scale.size() == dim &&
+                   map.factors.size() == map.monomials.size();
     for (const auto& monomial : map.monomials) {
-        for (const std::size_t c : monomial) fits = fits && c < dim;
+        for (const std::size_t c : monomial) matches = matches && c < dim;
     }
-    return fits;
+    return matches;
 }
 
 }  // namespace
@@ -70,13 +71,13 @@ FeatureMaps::FeatureMaps(std::size_t n_arms, std::size_t context_dim, std::vecto
                          std::optional<Stages> stages)
     : n_arms_(n_arms), context_dim_(context_dim), slots_(std::move(slots)),
       slot_of_pair_(std::move(slot_of_pair)), stages_(std::move(stages)) {
-    bool fit = n_arms >= 2 && slot_of_pair_.size() == n_arms * (n_arms - 1) / 2;
-    for (const std::size_t slot : slot_of_pair_) fit = fit && slot < slots_.size();
+    bool is_valid = n_arms >= 2 && slot_of_pair_.size() == n_arms * (n_arms - 1) / 2;
+    for (const std::size_t slot : slot_of_pair_) is_valid = is_valid && slot < slots_.size();
     if (stages_) {
-        fit = fit && stages_->dims.size() == n_arms - 1 && slots_.size() == n_arms - 1;
-        for (const std::size_t dim : stages_->dims) fit = fit && dim <= context_dim;
+        is_valid = is_valid && stages_->dims.size() == n_arms - 1 && slots_.size() == n_arms - 1;
+        for (const std::size_t dim : stages_->dims) is_valid = is_valid && dim <= context_dim;
     }
-    if (!fit) throw std::invalid_argument("slots do not match the cascade");
+    if (!is_valid) throw std::invalid_argument("slots do not match the cascade");
     arrange();
 }
 
@@ -96,13 +97,13 @@ void FeatureMaps::arrange() {
         if (slot.standard) {
             double& size = slot.standard->size ? *slot.standard->size
                                                : slot.standard->size.emplace(1.0 / largest);
-            if (!(size > 0.0 && size * largest <= kLongest)) {
+            if (!(size > 0.0 && size * largest <= kMaxNorm)) {
                 throw std::invalid_argument("size makes the norm of features exceed one");
             }
-            slot.map = made_of(*slot.standard, input_dim(s));
+            slot.map = monomial_map(*slot.standard, input_dim(s));
         }
         if (slot.map) {
-            if (!fits(*slot.map, input_dim(s))) {
+            if (!matches(*slot.map, input_dim(s))) {
                 throw std::invalid_argument("a feature map does not match its context_dim");
             }
             slot.n_features = slot.map->monomials.size();
@@ -129,12 +130,13 @@ void FeatureMaps::input(std::size_t slot, const PartialContext& partial, double*
     }
 }
 
-std::optional<InvalidCoordinate> FeatureMaps::fill(const PartialContext& partial, double* row) const {
+std::optional<InvalidCoordinate> FeatureMaps::fill(const PartialContext& partial,
+                                                   double* row) const {
     if (!complete_) {
         std::copy_n(partial.context, width_, row);
         return std::nullopt;
     }
-    if (!stages_) return fill_own(partial.context, row);
+    if (!stages_) return fill_native(partial.context, row);
     std::fill_n(row, width_, 0.0);
     std::vector<double> input;
     for (std::size_t s = 0; s < std::min(partial.arms, slots_.size()); ++s) {
@@ -145,7 +147,8 @@ std::optional<InvalidCoordinate> FeatureMaps::fill(const PartialContext& partial
     return std::nullopt;
 }
 
-std::optional<InvalidCoordinate> FeatureMaps::fill_own(const double* context, double* row) const {
+std::optional<InvalidCoordinate> FeatureMaps::fill_native(const double* context,
+                                                          double* row) const {
     for (std::size_t c = 0; !complete_ && c < context_dim_; ++c) {
         if (!std::isfinite(context[c])) return InvalidCoordinate{0, c, false};
     }
@@ -175,18 +178,18 @@ std::optional<InvalidCoordinate> FeatureMaps::find_invalid(const PartialContext&
 }
 
 std::optional<InvalidCoordinate> FeatureMaps::apply(std::size_t slot, const double* input,
-                                          double* out) const {
+                                                    double* out) const {
     const MonomialMap& map = *slots_[slot].map;
     const std::size_t dim = map.center.size();
     for (std::size_t c = 0; c < dim; ++c) {
         if (!std::isfinite(input[c])) return InvalidCoordinate{slot, c, false};
     }
-    double few[64];
-    std::vector<double> many;
-    double* z = few;
+    double stack_buffer[64];
+    std::vector<double> heap_buffer;
+    double* z = stack_buffer;
     if (dim > 64) {
-        many.resize(dim);
-        z = many.data();
+        heap_buffer.resize(dim);
+        z = heap_buffer.data();
     }
     for (std::size_t c = 0; c < dim; ++c) {
         z[c] = (input[c] - map.center[c]) / map.scale[c];
@@ -209,12 +212,12 @@ bool FeatureMaps::self_scaling() const {
 FeatureMaps FeatureMaps::fitted(const std::vector<std::vector<double>>& inputs) const {
     std::size_t widest = 0;
     for (std::size_t s = 0; s < slots_.size(); ++s) widest = std::max(widest, input_dim(s));
-    const std::size_t products = (widest + 2) * (widest + 1) / 2;
+    const std::size_t n_monomials = (widest + 2) * (widest + 1) / 2;
     FeatureMaps fitted = *this;
     for (std::size_t s = 0; s < slots_.size(); ++s) {
         if (!slots_[s].standard) continue;
         StandardMap& map = *fitted.slots_[s].standard;
-        map.degree = products <= kMostProducts ? 2 : 1;
+        map.degree = n_monomials <= kMaxMonomials ? 2 : 1;
         map.size.reset();
         const std::size_t dim = input_dim(s);
         if (inputs[s].empty()) continue;  // keeps its previous scale
@@ -255,20 +258,20 @@ void FeatureMaps::serialize(Archive& archive) {
         std::size_t n = map.center.size();
         archive.count(n, static_cast<std::int64_t>(dim), "number of coordinates");
         archive.check(n == 0 || n == dim, "number of coordinates");
-        std::size_t n_two = map.two_valued.size();
-        archive.count(n_two, static_cast<std::int64_t>(dim), "number of coordinates");
+        std::size_t n_two_valued = map.two_valued.size();
+        archive.count(n_two_valued, static_cast<std::int64_t>(dim), "number of coordinates");
         if (archive.reading()) {
             map.center.resize(n);
             map.scale.resize(n);
-            map.two_valued.resize(n_two);
+            map.two_valued.resize(n_two_valued);
         }
-        archive.between(map.center.data(), n, -kMost, kMost, "center");
-        archive.between(map.scale.data(), n, kLeastScale, kMost, "scale");
+        archive.between(map.center.data(), n, -kMaxDouble, kMaxDouble, "center");
+        archive.between(map.scale.data(), n, kMinScale, kMaxDouble, "scale");
         for (std::size_t& c : map.two_valued) {
             archive.count(c, static_cast<std::int64_t>(dim) - 1, "coordinate");
         }
-        const double most = kLongest / largest_norm(map, dim);
-        archive.between(&*map.size, 1, kLeastScale, most, "feature size");
+        const double max_size = kMaxNorm / largest_norm(map, dim);
+        archive.between(&*map.size, 1, kMinScale, max_size, "feature size");
         archive.check(*map.size == *slots_[0].standard->size, "feature size");
     }
     if (archive.reading()) arrange();

@@ -35,8 +35,8 @@ struct StandardMap {
     std::optional<double> size;  // by default such that the largest norm of all slots is one
 };
 
-// The input of the maps: the context of a round and, where stages reveal it, the number of arms that
-// have answered and which pairs of answers differ.
+// The input of the maps: the context of a round and, where stages reveal it, the number of arms
+// that have answered and which pairs of answers differ.
 struct PartialContext {
     const double* context;
     std::size_t arms = 0;
@@ -64,17 +64,17 @@ public:
         bool answers;
     };
 
-    // ``slot_of_pair`` has the slot of each pair of arms, row by row; ``context_dim`` includes revealed
-    // coordinates. With ``stages`` there is a slot for each arm except the last. Its input is the
-    // coordinates available there, then for each pair of arms up to it whether they agree (0-1, 0-2,
-    // 1-2, 0-3, …). Throws std::invalid_argument if a map does not match its input.
+    // ``slot_of_pair`` has the slot of each pair of arms, row by row; ``context_dim`` includes
+    // revealed coordinates. With ``stages`` there is a slot for each arm except the last. Its input
+    // is the coordinates available there, then for each pair of arms up to it whether they agree
+    // (0-1, 0-2, 1-2, 0-3, …). Throws std::invalid_argument if a map does not match its input.
     FeatureMaps(std::size_t n_arms, std::size_t context_dim, std::vector<Slot> slots,
                 std::vector<std::size_t> slot_of_pair, std::optional<Stages> stages);
 
     // Write the row of features, with zeros for stages that did not run.
     std::optional<InvalidCoordinate> fill(const PartialContext& partial, double* row) const;
     // Write the features of a complete context, except those that the caller computes.
-    std::optional<InvalidCoordinate> fill_own(const double* context, double* row) const;
+    std::optional<InvalidCoordinate> fill_native(const double* context, double* row) const;
     // The result of `fill` without computing features.
     std::optional<InvalidCoordinate> find_invalid(const PartialContext& partial) const;
 
@@ -113,7 +113,8 @@ public:
 
 private:
     void arrange();
-    std::optional<InvalidCoordinate> apply(std::size_t slot, const double* input, double* out) const;
+    std::optional<InvalidCoordinate> apply(std::size_t slot, const double* input,
+                                           double* out) const;
 
     std::size_t n_arms_, context_dim_, width_ = 0;
     std::vector<Slot> slots_;

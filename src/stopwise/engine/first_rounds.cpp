@@ -9,7 +9,7 @@ namespace stopwise {
 
 namespace {
 
-constexpr double kMost = std::numeric_limits<double>::max();
+constexpr double kMaxDouble = std::numeric_limits<double>::max();
 
 }  // namespace
 
@@ -33,8 +33,9 @@ std::vector<unsigned char> FirstRounds::revealed(const unsigned char* differ,
 
 void FirstRounds::add(const PartialContext& partial, std::size_t n_available,
                       const Observation& round) {
-    rounds_.push_back({padded_context(partial, n_available), revealed(round.answers, round.stop + 1),
-                       round.stop, round.rule_stop, round.may_request});
+    rounds_.push_back({padded_context(partial, n_available),
+                       revealed(round.answers, round.stop + 1), round.stop, round.rule_stop,
+                       round.may_request});
 }
 
 void FirstRounds::add(const PartialContext& partial, std::size_t n_available, const Label& label) {
@@ -88,30 +89,32 @@ void FirstRounds::replay(State& state) const {
 
 std::size_t FirstRounds::nbytes() const {
     const std::size_t pairs = n_arms_ * (n_arms_ - 1) / 2;
-    const std::size_t each = sizeof(RoundLabel) + context_dim_ * sizeof(double) + pairs + n_arms_;
-    return each * (rounds_.size() + labels_.size());
+    const std::size_t bytes_each =
+        sizeof(RoundLabel) + context_dim_ * sizeof(double) + pairs + n_arms_;
+    return bytes_each * (rounds_.size() + labels_.size());
 }
 
 void FirstRounds::serialize_values(Archive& archive, std::vector<double>& context,
-                                 std::vector<unsigned char>& differ) const {
+                                   std::vector<unsigned char>& differ) const {
     if (archive.reading()) {
         context.resize(context_dim_);
         differ.resize(n_arms_ * (n_arms_ - 1) / 2);
     }
-    archive.between(context.data(), context.size(), -kMost, kMost, "context");
+    archive.between(context.data(), context.size(), -kMaxDouble, kMaxDouble, "context");
     archive.pass(differ.data(), differ.size());
     for (const unsigned char bit : differ) archive.check(bit <= 1, "disagreement");
 }
 
 void FirstRounds::serialize(Archive& archive, std::int64_t rounds) {
     const auto last = static_cast<std::int64_t>(n_arms_) - 1;
-    const std::size_t least = context_dim_ * sizeof(double) + 3 * sizeof(std::int64_t);
+    const std::size_t min_bytes = context_dim_ * sizeof(double) + 3 * sizeof(std::int64_t);
     std::size_t n = rounds_.size(), n_labels = labels_.size();
     archive.count(n, rounds, "number of first rounds");
     archive.check(static_cast<std::int64_t>(n) == rounds, "number of first rounds");
-    archive.count(n_labels, archive.reading() ? archive.room(least) : kMaxCount, "number of labels");
+    archive.count(n_labels, archive.reading() ? archive.room(min_bytes) : kMaxCount,
+                  "number of labels");
     if (archive.reading()) {
-        archive.check(archive.room(least) >= rounds, "number of first rounds");
+        archive.check(archive.room(min_bytes) >= rounds, "number of first rounds");
         rounds_.resize(n);
         labels_.resize(n_labels);
     }

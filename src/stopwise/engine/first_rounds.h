@@ -52,10 +52,11 @@ private:
         std::optional<LabelRequest> request;
     };
 
-    std::vector<double> padded_context(const PartialContext& partial, std::size_t n_available) const;
+    std::vector<double> padded_context(const PartialContext& partial,
+                                       std::size_t n_available) const;
     std::vector<unsigned char> revealed(const unsigned char* differ, std::size_t n) const;
     void serialize_values(Archive& archive, std::vector<double>& context,
-                        std::vector<unsigned char>& differ) const;
+                          std::vector<unsigned char>& differ) const;
 
     std::size_t context_dim_, n_arms_;
     std::vector<Round> rounds_;

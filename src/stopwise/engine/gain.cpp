@@ -8,16 +8,16 @@ namespace stopwise {
 namespace {
 
 // A limit for restored sums of squares, far above real ones.
-constexpr double kMostMissed = 1e100;
-// Heuristics, tuned on real cascades and simulated minorities (docs/labels.md).
+constexpr double kMaxResiduals = 1e100;
+// Heuristics, tuned on real cascades and simulated minorities (docs/labels-method.md).
 constexpr double kPriorMean = 0.5;
-constexpr double kWorst = 1.0;  // value of a missing label: j right, i wrong
+constexpr double kMissingGain = 1.0;  // value of a missing label: j right, i wrong
 // prior standard deviation per standard deviation of a coordinate
 constexpr double kPooledSlope = 0.12;
 constexpr double kLocalSlope = 2.0;
 constexpr double kWidth = 0.25;       // of the local regression, in standard deviations
 constexpr double kPriorLabels = 10.0;  // weight of the prior noise variance, 1, in labels
-constexpr double kMostFeature = 1.001;  // |φ_c| ≤ 1, with a margin for rounding
+constexpr double kFeatureLimit = 1.001;  // |φ_c| ≤ 1, with a margin for rounding
 
 }  // namespace
 
@@ -32,10 +32,10 @@ Numbers Gain::Regression::features(const double* phi) const {
     return psi;
 }
 
-// Add an observation, or remove it if ``times`` is −1.
-void Gain::Regression::add(const Numbers& psi, double value, double times) {
+// Add an observation, or remove it if ``sign`` is −1.
+void Gain::Regression::add(const Numbers& psi, double value, double sign) {
     for (std::size_t c = 0; c < d; ++c) {
-        const double share = times * psi[c];
+        const double share = sign * psi[c];
         for (std::size_t r = c; r < d; ++r) gram[c * stride + r] += share * psi[r];
         moment[c] += share * value;
     }
@@ -72,10 +72,10 @@ double Gain::noise() const {
 }
 
 double Gain::bound(const Regression& pooled, const Regression& local, const double* phi) const {
-    const Numbers near = local.features(phi);
-    Numbers work(near.size());
-    const double width = std::sqrt(noise() * local.factor.square_norm(near.data(), work.data()));
-    const double mean = std::max(pooled.mean(pooled.features(phi)), local.mean(near));
+    const Numbers psi = local.features(phi);
+    Numbers work(psi.size());
+    const double width = std::sqrt(noise() * local.factor.square_norm(psi.data(), work.data()));
+    const double mean = std::max(pooled.mean(pooled.features(phi)), local.mean(psi));
     return std::clamp(kPriorMean + mean + kWidth * width, -1.0, 1.0);
 }
 
@@ -93,8 +93,8 @@ Gain::Upper Gain::upper(const double* phi) const {
 void Gain::learn(const double* phi, double gain) {
     const double value = gain - kPriorMean;
     const Numbers psi = pooled_.features(phi);
-    const double missed = value - pooled_.mean(psi);
-    residuals_ = std::min(residuals_ + missed * missed, kMostMissed);
+    const double residual = value - pooled_.mean(psi);
+    residuals_ = std::min(residuals_ + residual * residual, kMaxResiduals);
     ++labels_;
     pooled_.add(psi, value);
     local_.add(local_.features(phi), value);
@@ -105,8 +105,8 @@ void Gain::learn(const double* phi, double gain) {
 
 void Gain::add_missing(const double* phi) {
     ++missing_;
-    missing_pooled_.add(pooled_.features(phi), kWorst - kPriorMean);
-    missing_local_.add(local_.features(phi), kWorst - kPriorMean);
+    missing_pooled_.add(pooled_.features(phi), kMissingGain - kPriorMean);
+    missing_local_.add(local_.features(phi), kMissingGain - kPriorMean);
     stale_ = true;
 }
 
@@ -114,7 +114,7 @@ void Gain::remove_missing(const double* phi) {
     --missing_;
     stale_ = true;
     for (Regression* sums : {&missing_pooled_, &missing_local_}) {
-        sums->add(sums->features(phi), kWorst - kPriorMean, -1.0);
+        sums->add(sums->features(phi), kMissingGain - kPriorMean, -1.0);
         if (missing_ == 0) sums->clear();  // removes rounding errors
         for (std::size_t c = 0; c < sums->d; ++c) {
             double& square = sums->gram[c * sums->stride + c];
@@ -137,23 +137,23 @@ std::size_t Gain::nbytes() const {
 void Gain::serialize(Archive& archive) {
     archive.count(labels_, kMaxCount, "number of labels");
     archive.count(missing_, kMaxCount, "number of missing labels");
-    archive.between(&residuals_, 1, 0.0, kMostMissed, "label residuals");
+    archive.between(&residuals_, 1, 0.0, kMaxResiduals, "label residuals");
     for (Regression* regression : {&pooled_, &local_, &missing_pooled_, &missing_local_}) {
         const std::size_t d = regression->d, stride = regression->stride;
-        const bool of_missing = regression == &missing_pooled_ || regression == &missing_local_;
-        if (of_missing && missing_ == 0) continue;
-        // ψ_c ≤ longest, and values are from −3/2 to 1/2; one more label as a margin for rounding
-        const double longest = std::max(1.0, kMostFeature * regression->slope);
-        const double most = 1.0 + static_cast<double>(of_missing ? missing_ : labels_);
-        archive.between(regression->moment.data(), d, -1.5 * most * longest, 1.5 * most * longest,
-                     "sum of labels");
+        const bool counts_missing = regression == &missing_pooled_ || regression == &missing_local_;
+        if (counts_missing && missing_ == 0) continue;
+        // |ψ_c| ≤ max_psi, and values are from −3/2 to 1/2; one more label as a margin for rounding
+        const double max_psi = std::max(1.0, kFeatureLimit * regression->slope);
+        const double n = 1.0 + static_cast<double>(counts_missing ? missing_ : labels_);
+        archive.between(regression->moment.data(), d, -1.5 * n * max_psi, 1.5 * n * max_psi,
+                        "sum of labels");
         for (std::size_t c = 0; c < d; ++c) {
-            const double squares = most * longest * longest;
+            const double squares = n * max_psi * max_psi;
             archive.between(regression->gram.data() + c * stride + c, d - c, -squares, squares,
-                         "sum of features");
+                            "sum of features");
             archive.check(regression->gram[c * stride + c] >= 0.0, "sum of features");
         }
-        if (archive.reading() && !of_missing) regression->fit(noise());
+        if (archive.reading() && !counts_missing) regression->fit(noise());
     }
     if (!archive.reading()) return;
     stale_ = true;

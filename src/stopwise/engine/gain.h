@@ -2,14 +2,15 @@
 //
 //     g_ij(x) = E[1{j right} − 1{i right} | i and j disagree, x],   between −1 and 1.
 //
-// Continuing from i to j corrects p_ij(x)·g_ij(x). Two linear regressions in closed form estimate g,
-// both with a Gaussian prior around ½. The pooled regression has small slopes, so that a few labels
-// inform all contexts. The local regression has wide slopes and no products, and its width shows
-// where labels are missing. The upper value is the larger mean plus a fraction of the local width, so
-// that the labels of many contexts do not decide for a few others (docs/labels.md).
+// Continuing from i to j corrects p_ij(x)·g_ij(x). Two linear regressions in closed form estimate
+// g, both with a Gaussian prior around ½. The pooled regression has small slopes, so that a few
+// labels inform all contexts. The local regression has wide slopes and no products, and its width
+// shows where labels are missing. The upper value is the larger mean plus a fraction of the local
+// width, so that the labels of many contexts do not decide for a few others
+// (docs/labels-method.md).
 //
-// A requested label that is missing counts as the worst possible one, a gain of 1. The upper value is
-// the larger of two: from the received labels, and from all including missing ones.
+// A requested label that is missing counts as the worst possible one, a gain of 1. The upper value
+// is the larger of two: from the received labels, and from all including missing ones.
 #pragma once
 
 #include "factor.h"
@@ -49,7 +50,7 @@ private:
     struct Regression {
         Regression(std::size_t dim, double slope);
         Numbers features(const double* phi) const;
-        void add(const Numbers& psi, double value, double times = 1.0);
+        void add(const Numbers& psi, double value, double sign = 1.0);
         void fit(double noise, const Regression* others = nullptr);
         void clear();
         double mean(const Numbers& psi) const;

@@ -4,9 +4,9 @@ namespace stopwise {
 
 namespace {
 
-constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
-constexpr double kLongAgo = 600.0;  // e^600 is far from overflow
-constexpr std::int32_t kMostOften = std::numeric_limits<std::int32_t>::max();
+constexpr std::size_t kNotFound = std::numeric_limits<std::size_t>::max();
+constexpr double kMaxExponent = 600.0;  // e^600 is far from overflow
+constexpr std::int32_t kMaxOccurrences = std::numeric_limits<std::int32_t>::max();
 
 }  // namespace
 
@@ -31,21 +31,21 @@ std::uint64_t History::hash(const double* row, std::size_t stop) const {
     return h;
 }
 
-// The position of this row among the counted rows, or kNowhere.
+// The position of this row among the counted rows, or kNotFound.
 std::size_t History::find(const double* row, std::size_t stop, std::uint64_t hash) const {
     const auto [first, last] = index_.equal_range(hash);
     for (auto entry = first; entry != last; ++entry) {
-        const std::size_t place = entry->second, r = place % kBlock;
-        if (place / kBlock >= counted_[stop].size()) continue;  // belongs to another stop
-        const Block& block = counted_[stop][place / kBlock];
+        const std::size_t position = entry->second, r = position % kBlock;
+        if (position / kBlock >= counted_[stop].size()) continue;  // belongs to another stop
+        const Block& block = counted_[stop][position / kBlock];
         bool same = r < block.rows;
         for (std::size_t c = 0; c < width_ && same; ++c) same = block.x[c * kBlock + r] == row[c];
-        if (same) return place;
+        if (same) return position;
     }
-    return kNowhere;
+    return kNotFound;
 }
 
-History::Block& History::with_room(Blocks& blocks, bool counted) {
+History::Block& History::block_with_space(Blocks& blocks, bool counted) {
     if (blocks.empty() || blocks.back().rows == kBlock) {
         blocks.emplace_back(width_, answered_from_.size(), counted);
         if (rate_ > 0.0) {
@@ -56,7 +56,7 @@ History::Block& History::with_room(Blocks& blocks, bool counted) {
     return blocks.back();
 }
 
-void History::put(Block& block, const double* row) {
+void History::store(Block& block, const double* row) {
     for (std::size_t c = 0; c < width_; ++c) block.x[c * kBlock + block.rows] = row[c];
     ++block.rows;
     ++rows_;
@@ -77,65 +77,71 @@ void History::forget(std::int64_t round) {
 void History::append(const double* row, std::size_t stop, const unsigned char* answers,
                      std::int64_t round) {
     if (rate_ > 0.0) forget(round);
-    const auto yes = [&](std::size_t q) { return answered_from_[q] <= stop && answers[q] != 0; };
+    const auto is_positive = [&](std::size_t q) {
+        return answered_from_[q] <= stop && answers[q] != 0;
+    };
     const std::uint64_t h = hash(row, stop);
-    std::size_t place = find(row, stop, h);
+    std::size_t position = find(row, stop, h);
     Blocks& blocks = counted_[stop];
     const bool full =
         rate_ > 0.0 || (blocks.size() == kMaxDistinct / kBlock && blocks.back().rows == kBlock);
-    if (place == kNowhere ? full : blocks[place / kBlock].counts[place % kBlock] == kMostOften) {
-        Block& block = with_room(single_[stop], false);
+    const bool stored_singly =
+        position == kNotFound
+            ? full
+            : blocks[position / kBlock].counts[position % kBlock] == kMaxOccurrences;
+    if (stored_singly) {
+        Block& block = block_with_space(single_[stop], false);
         const std::uint64_t bit = std::uint64_t{1} << block.rows;
         for (std::size_t q = 0; q < answered_from_.size(); ++q) {
-            if (yes(q)) block.answers[q] |= bit;
+            if (is_positive(q)) block.answers[q] |= bit;
         }
         if (rate_ > 0.0) {
             block.rounds.push_back(static_cast<double>(round));
             block.weights[block.rows] = weight(block, block.rows);
         }
-        put(block, row);
+        store(block, row);
         return;
     }
-    if (place == kNowhere) {
-        Block& block = with_room(blocks, true);
-        place = (blocks.size() - 1) * kBlock + block.rows;
-        index_.emplace(h, place);
-        put(block, row);
+    if (position == kNotFound) {
+        Block& block = block_with_space(blocks, true);
+        position = (blocks.size() - 1) * kBlock + block.rows;
+        index_.emplace(h, position);
+        store(block, row);
     }
-    Block& block = blocks[place / kBlock];
-    ++block.counts[place % kBlock];
+    Block& block = blocks[position / kBlock];
+    ++block.counts[position % kBlock];
     for (std::size_t q = 0; q < answered_from_.size(); ++q) {
-        if (yes(q)) ++block.positives[q * kBlock + place % kBlock];
+        if (is_positive(q)) ++block.positives[q * kBlock + position % kBlock];
     }
 }
 
 // The weight of a row relative to the block's first row.
 double History::weight(const Block& block, std::size_t r) const {
-    return exp(std::min(rate_ * (block.rounds[r] - block.rounds[0]), kLongAgo));
+    return exp(std::min(rate_ * (block.rounds[r] - block.rounds[0]), kMaxExponent));
 }
 
-void History::tally(const Block& block, std::size_t question, double now, double* seen,
+void History::tally(const Block& block, std::size_t question, double now, double* count,
                     double* positive) const {
     if (rate_ > 0.0) {
         const std::uint64_t bits = block.answers[question];
         const double age = rate_ * (now - 1.0 - block.rounds[0]), first = exp(-age);
-        for (std::size_t r = 0; r < kBlock; ++r) seen[r] = first * block.weights[r];
-        for (std::size_t r = 0; age >= kLongAgo && r < block.rows; ++r) {
-            seen[r] = exp(-rate_ * (now - 1.0 - block.rounds[r]));  // the product could be 0·∞
+        for (std::size_t r = 0; r < kBlock; ++r) count[r] = first * block.weights[r];
+        for (std::size_t r = 0; age >= kMaxExponent && r < block.rows; ++r) {
+            count[r] = exp(-rate_ * (now - 1.0 - block.rounds[r]));  // the product could be 0·∞
         }
         for (std::size_t r = 0; r < kBlock; ++r) {
-            positive[r] = seen[r] * static_cast<double>(bits >> r & 1);
+            positive[r] = count[r] * static_cast<double>(bits >> r & 1);
         }
     } else if (block.counts.empty()) {
         const std::uint64_t bits = block.answers[question];
         for (std::size_t r = 0; r < kBlock; ++r) {
-            seen[r] = r < block.rows ? 1.0 : 0.0;
+            count[r] = r < block.rows ? 1.0 : 0.0;
             positive[r] = static_cast<double>(bits >> r & 1);
         }
     } else {
         const std::int32_t* positives = block.positives.data() + question * kBlock;
         for (std::size_t r = 0; r < kBlock; ++r) {
-            seen[r] = static_cast<double>(block.counts[r]);
+            count[r] = static_cast<double>(block.counts[r]);
             positive[r] = static_cast<double>(positives[r]);
         }
     }
@@ -194,9 +200,10 @@ void History::serialize(Archive& archive, std::int64_t rounds, double largest, b
             archive.count(n, archive.room(width_ * sizeof(double)), "number of blocks");
             for (std::size_t b = 0; b < n; ++b) {
                 if (archive.reading()) {
-                    archive.check(with_room(blocks, counted).rows == 0, "partly filled block");
+                    archive.check(block_with_space(blocks, counted).rows == 0,
+                                  "partly filled block");
                     archive.check(!counted || blocks.size() <= kMaxDistinct / kBlock,
-                               "number of counted contexts");
+                                  "number of counted contexts");
                 }
                 serialize(blocks[b], archive, stop, rounds, largest);
             }
@@ -207,8 +214,8 @@ void History::serialize(Archive& archive, std::int64_t rounds, double largest, b
 
 // Save or restore a block of rounds that stopped at ``stop``; subtracts its rounds from ``rounds``.
 void History::serialize(Block& block, Archive& archive, std::size_t stop, std::int64_t& rounds,
-                      double largest) {
-    const auto most = static_cast<double>(kMaxCount);
+                        double largest) {
+    const auto max_round = static_cast<double>(kMaxCount);
     archive.count(block.rows, kBlock, "number of rows of a block");
     archive.check(block.rows > 0, "empty block");
     for (std::size_t c = 0; c < width_; ++c) {
@@ -220,7 +227,7 @@ void History::serialize(Block& block, Archive& archive, std::size_t stop, std::i
     if (rate_ > 0.0) {
         archive.check(block.counts.empty(), "counted context");
         block.rounds.resize(block.rows);
-        archive.between(block.rounds.data(), block.rows, 0.0, most, "round");
+        archive.between(block.rounds.data(), block.rows, 0.0, max_round, "round");
         archive.check(std::is_sorted(block.rounds.begin(), block.rounds.end()), "order of rounds");
         for (std::size_t r = 0; archive.reading() && r < block.rows; ++r) {
             block.weights[r] = weight(block, r);
@@ -234,15 +241,15 @@ void History::serialize(Block& block, Archive& archive, std::size_t stop, std::i
         archive.check((filled ? n >= 1 : n == 0) && n <= rounds, "count of a context");
         rounds -= n;
         for (std::size_t q = 0; counted && q < answered_from_.size(); ++q) {
-            const std::int64_t yes = block.positives[q * kBlock + r];
-            archive.check(yes >= 0 && yes <= (answered_from_[q] <= stop ? n : 0),
-                       "count of positive answers");
+            const std::int64_t positive = block.positives[q * kBlock + r];
+            archive.check(positive >= 0 && positive <= (answered_from_[q] <= stop ? n : 0),
+                          "count of positive answers");
         }
     }
     for (std::size_t q = 0; q < block.answers.size(); ++q) {
         const std::uint64_t beyond = block.rows == kBlock ? 0 : block.answers[q] >> block.rows;
         archive.check(beyond == 0 && (answered_from_[q] <= stop || block.answers[q] == 0),
-                   "unexpected answer");
+                      "unexpected answer");
     }
     rows_ += block.rows;
 }
@@ -252,16 +259,15 @@ void History::index(Archive& archive) {
     std::vector<double> row(width_);
     std::vector<std::uint64_t> listed;
     for (std::size_t stop = 0; stop < n_arms_; ++stop) {
-        std::size_t place = 0;
+        std::size_t position = 0;
         for (const Block& block : counted_[stop]) {
-            for (std::size_t r = 0; r < block.rows; ++r, ++place) {
-                listed.push_back(stop | std::uint64_t{place} << 32);
+            for (std::size_t r = 0; r < block.rows; ++r, ++position) {
+                listed.push_back(stop | std::uint64_t{position} << 32);
                 if (!archive.reading()) continue;
                 for (std::size_t c = 0; c < width_; ++c) row[c] = block.x[c * kBlock + r];
                 const std::uint64_t h = hash(row.data(), stop);
-                archive.check(find(row.data(), stop, h) == kNowhere,
-                           "duplicate context");
-                index_.emplace(h, place);
+                archive.check(find(row.data(), stop, h) == kNotFound, "duplicate context");
+                index_.emplace(h, position);
             }
         }
     }

@@ -1,14 +1,14 @@
-// The observed rounds, in blocks of 64 rows grouped by the arm at which the round stopped. A question
-// about arm j is answered exactly by the rounds that stopped at j or deeper, so a pass over its
-// history reads only complete blocks. Within a block, each feature is a column.
+// The observed rounds, in blocks of 64 rows grouped by the arm at which the round stopped. A
+// question about arm j is answered exactly by the rounds that stopped at j or deeper, so a pass
+// over its history reads only complete blocks. Within a block, each feature is a column.
 //
 // For each arm, the first kMaxDistinct distinct rows of rounds that stopped there are stored once,
 // with counts, so that memory and passes do not grow with repeated contexts. Later rows are stored
 // individually, with one bit per answer.
 //
-// With forgetting, a row of round s has weight e^{−rate·(now − 1 − s)} after ``now`` rounds. Then rows
-// are not counted, each row has its own weight, and a block is dropped once the weight of its last row
-// is below kDropWeight, so that the rate bounds the memory.
+// With forgetting, a row of round s has weight e^{−rate·(now − 1 − s)} after ``now`` rounds. Then
+// rows are not counted, each row has its own weight, and a block is dropped once the weight of its
+// last row is below kDropWeight, so that the rate bounds the memory.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,8 @@ namespace stopwise {
 
 // The data of a question ("do arms i and j disagree?", "is arm i wrong?"): ``dim`` features from
 // ``offset``, in the rounds that stopped at ``arm`` or deeper. Questions with equal scopes share a
-// matrix V. Where stages reveal the context, the rounds that stopped at ``from`` or deeper count, with
-// drawn answers where the arm did not run; otherwise ``from`` is ``arm``. The first ``linear``
+// matrix V. Where stages reveal the context, the rounds that stopped at ``from`` or deeper count,
+// with drawn answers where the arm did not run; otherwise ``from`` is ``arm``. The first ``linear``
 // features are the constant and the coordinates, the others products.
 struct Scope {
     std::size_t offset, dim, arm, from, linear;
@@ -49,8 +49,8 @@ public:
     History(std::size_t n_arms, std::size_t width, std::vector<std::size_t> answered_from,
             double rate);
 
-    // Append round number ``round`` with its features, its stop, and 0 or 1 for each question that it
-    // answers.
+    // Append round number ``round`` with its features, its stop, and 0 or 1 for each question that
+    // it answers.
     void append(const double* row, std::size_t stop, const unsigned char* answers,
                 std::int64_t round);
 
@@ -93,9 +93,9 @@ public:
     }
     void drop_old();
 
-    // The occurrences of each row of a block and its positive answers to a question, both weighted as
-    // of ``now`` rounds with forgetting.
-    void tally(const Block& block, std::size_t question, double now, double* seen,
+    // The occurrences of each row of a block and its positive answers to a question, both weighted
+    // as of ``now`` rounds with forgetting.
+    void tally(const Block& block, std::size_t question, double now, double* count,
                double* positive) const;
 
     // The number of rounds that stopped at ``from`` or deeper.
@@ -116,12 +116,12 @@ private:
 
     std::uint64_t hash(const double* row, std::size_t stop) const;
     std::size_t find(const double* row, std::size_t stop, std::uint64_t hash) const;
-    Block& with_room(Blocks& blocks, bool counted);
+    Block& block_with_space(Blocks& blocks, bool counted);
     void forget(std::int64_t round);
     double weight(const Block& block, std::size_t r) const;
-    void put(Block& block, const double* row);
+    void store(Block& block, const double* row);
     void serialize(Block& block, Archive& archive, std::size_t stop, std::int64_t& rounds,
-                 double largest);
+                   double largest);
     void index(Archive& archive);
 
     std::size_t n_arms_, width_;

@@ -88,41 +88,42 @@ double grow(double* lower, double* r, std::size_t d, double* x, double w, double
         std::size_t c = (k + 1) / 4 * 4;
         if (c <= k) {  // the lanes with the diagonal: entries up to it do not change
             const Lanes l = load(column + c), old = load(x + c);
-            const Lanes rest = old - ps * l;
-            store(x + c, rest);
-            const Lanes added = bs * ((grows ? old : rest) * load(kBelow[k - c]));
+            const Lanes remainder = old - ps * l;
+            store(x + c, remainder);
+            const Lanes added = bs * ((grows ? old : remainder) * load(kBelow[k - c]));
             store(column + c, scale * l + added);
             c += kLanes;
         }
         for (; c < stride; c += kLanes) {
             const Lanes l = load(column + c), old = load(x + c);
-            const Lanes rest = old - ps * l;
-            store(x + c, rest);
-            store(column + c, scale * l + bs * (grows ? old : rest));
+            const Lanes remainder = old - ps * l;
+            store(x + c, remainder);
+            store(column + c, scale * l + bs * (grows ? old : remainder));
         }
     }
     for (std::size_t k = d; k < stride; ++k) u[k] = 0.0;
     return before;
 }
 
-void factor(double* a, double* r, std::size_t d, double least) {
+void factor(double* a, double* r, std::size_t d, double minimum) {
     const std::size_t stride = padded(d);
     for (std::size_t j = 0; j < d; ++j) {
         double* column = a + j * stride;
         const std::size_t first = j / 4 * 4;
         // the rounding error of a column that depends on the others
         const double noise = 2.3e-16 * static_cast<double>(d) * column[j];
-        // subtract the projection on earlier columns, a_:j −= Σ_k (L_jk·D_k)·L_:k, four columns at once
+        // subtract the projection on earlier columns, a_:j −= Σ_k (L_jk·D_k)·L_:k, four columns at
+        // once
         std::size_t k = 0;
         for (; k + 4 <= j; k += 4) {
             const double* l = a + k * stride;
             Lanes f[4];
             FOUR(g) f[g] = broadcast(l[g * stride + j] / r[k + g]);
             for (std::size_t c = first; c < stride; c += kLanes) {
-                const Lanes taken =
+                const Lanes projection =
                     (f[0] * load(l + c) + f[1] * load(l + stride + c)) +
                     (f[2] * load(l + 2 * stride + c) + f[3] * load(l + 3 * stride + c));
-                store(column + c, load(column + c) - taken);
+                store(column + c, load(column + c) - projection);
             }
         }
         for (; k < j; ++k) {
@@ -132,7 +133,7 @@ void factor(double* a, double* r, std::size_t d, double least) {
                 store(column + c, load(column + c) - f0 * load(l0 + c));
             }
         }
-        const double floor = noise > least ? noise : least;
+        const double floor = noise > minimum ? noise : minimum;
         const double pivot = column[j] > floor ? column[j] : floor;
         r[j] = 1.0 / pivot;
         for (std::size_t c = 0; c <= j; ++c) column[c] = 0.0;
@@ -146,7 +147,7 @@ void factor(double* a, double* r, std::size_t d, double least) {
 
 double project(const double* x, std::size_t rows, std::size_t d, const double* theta,
                const double* away, double* z) {
-    Lanes most = broadcast(0.0);
+    Lanes maximum = broadcast(0.0);
     for (std::size_t row = 0; row < rows; row += 16) {
         Lanes at[4] = {}, moved[4] = {};
         for (std::size_t c = 0; c < d; ++c) {
@@ -160,17 +161,17 @@ double project(const double* x, std::size_t rows, std::size_t d, const double* t
         }
         FOUR(g) {
             store(z + row + 4 * g, at[g]);
-            most = lane_max(most, lane_abs(moved[g]));
+            maximum = lane_max(maximum, lane_abs(moved[g]));
         }
     }
-    return largest(most);
+    return largest(maximum);
 }
 
-double weigh(const double* seen, std::size_t rows, double* z, double* positive) {
+double weigh(const double* count, std::size_t rows, double* z, double* positive) {
     const Lanes one = broadcast(1.0);
-    Lanes least = broadcast(0.25);
+    Lanes minimum = broadcast(0.25);
     for (std::size_t row = 0; row < rows; row += kLanes) {
-        const Lanes logits = load(z + row), n = load(seen + row);
+        const Lanes logits = load(z + row), n = load(count + row);
         const Lanes e = exp_of_negative(broadcast(0.0) - lane_abs(logits));
         const Lanes inverse = one / (one + e);
         const Lanes far = e * inverse;  // 1 − μ(z) for z ≥ 0, else μ(z): no cancellation
@@ -178,9 +179,9 @@ double weigh(const double* seen, std::size_t rows, double* z, double* positive) 
         const Lanes yes = load(positive + row);
         store(positive + row, select_negative(logits, n * far - yes, (n - yes) - n * far));
         store(z + row, n * slope);
-        least = lane_min(least, slope);
+        minimum = lane_min(minimum, slope);
     }
-    return 0.0 - largest(broadcast(0.0) - least);
+    return 0.0 - largest(broadcast(0.0) - minimum);
 }
 
 void add_gradient(const double* x, std::size_t rows, std::size_t d, const double* error,
@@ -238,7 +239,7 @@ void add_hessian(const double* x, std::size_t rows, std::size_t d, const double*
 double largest_norm(const double* x, std::size_t rows, std::size_t d, const double* lower,
                     const double* r, double* work) {
     const std::size_t stride = padded(d);
-    Lanes most = broadcast(0.0);
+    Lanes maximum = broadcast(0.0);
     for (std::size_t row = 0; row < rows; row += 16) {
         Lanes norms[4] = {};
         for (std::size_t k = 0; k < d; ++k) {
@@ -254,16 +255,17 @@ double largest_norm(const double* x, std::size_t rows, std::size_t d, const doub
                 norms[g] += rk * p[g] * p[g];
             }
         }
-        FOUR(g) most = lane_max(most, norms[g]);
+        FOUR(g) maximum = lane_max(maximum, norms[g]);
     }
-    return largest(most);
+    return largest(maximum);
 }
 
 }  // namespace
 
 const Kernels& table(const char* name) {
-    static Kernels kernels = {name,    dot,   forward,      backward,    weighted_square, grow, factor,
-                              project, weigh, add_gradient, add_hessian, largest_norm};
+    static Kernels kernels = {name,            dot,          forward,     backward,
+                              weighted_square, grow,         factor,      project,
+                              weigh,           add_gradient, add_hessian, largest_norm};
     return kernels;
 }
 

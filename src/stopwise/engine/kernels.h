@@ -1,8 +1,8 @@
 // The hot loops of the engine.
 //
 // kernels.cpp is compiled for the baseline instructions and, on x86-64, for AVX2; dispatch.cpp
-// selects a version at load time. Both are bit-identical: sums have a fixed order in four lanes, and
-// no operations are fused. STOPWISE_INSTRUCTIONS=baseline forces the baseline.
+// selects a version at load time. Both are bit-identical: sums have a fixed order in four lanes,
+// and no operations are fused. STOPWISE_INSTRUCTIONS=baseline forces the baseline.
 //
 // Vectors are padded with zeros to a multiple of four (`padded`). A lower triangular factor is
 // stored by columns of that length, without its unit diagonal, and with zeros above it.
@@ -39,9 +39,9 @@ struct Kernels {
     // and writes to ``u`` the vector for which Lᵀy = u has the solution A⁻¹x after the update.
     double (*grow)(double* lower, double* r, std::size_t d, double* x, double w, double* u);
 
-    // Factor the symmetric matrix whose lower half is in ``a``, by columns, into L (in place) and r.
-    // Pivots are bounded below by ``least`` and by the rounding error.
-    void (*factor)(double* a, double* r, std::size_t d, double least);
+    // Factor the symmetric matrix whose lower half is in ``a``, by columns, into L (in place) and
+    // r. Pivots are bounded below by ``minimum`` and by the rounding error.
+    void (*factor)(double* a, double* r, std::size_t d, double minimum);
 
     // The following work on a block: ``x`` has d columns of kBlock numbers, one per row. They read
     // the first ``rows`` rows, a multiple of 16 (`visited`); rows beyond the stored ones are zero.
@@ -52,7 +52,7 @@ struct Kernels {
 
     // From logits z: error = seen·μ(z) − positive in place of ``positive``, weight = seen·μ'(z) in
     // place of z; returns the smallest μ'(z).
-    double (*weigh)(const double* seen, std::size_t rows, double* z, double* positive);
+    double (*weigh)(const double* count, std::size_t rows, double* z, double* positive);
 
     // gradient += Σ error·φ.
     void (*add_gradient)(const double* x, std::size_t rows, std::size_t d, const double* error,

@@ -6,37 +6,42 @@ namespace stopwise {
 
 namespace {
 
-constexpr double kEarlyShare = 1.0 / 3.0;   // heuristic: share of the labels that are requested first
-constexpr double kEarlyOfRate = 30.0;  // … and their number if labels is a share of rounds
+// heuristic: share of the labels that are requested first …
+constexpr double kEarlyShare = 1.0 / 3.0;
+// … and their number if `labels` is a share of rounds
+constexpr double kEarlyLabels = 30.0;
 
 }  // namespace
 
-Labels::Labels(std::shared_ptr<const Config> config) : config_(config), gains_(config), trial_(config) {}
+Labels::Labels(std::shared_ptr<const Config> config)
+    : config_(config), gains_(config), trial_(config) {}
 
 // Sample requests among rounds with disagreements, with a higher probability early. A round that
 // explored reveals arms beyond the rule's stop, and is always requested.
 std::optional<LabelRequest> Labels::request(const Observation& round, std::int64_t rounds) {
     if (config_->labels == 0.0 || !round.may_request) return std::nullopt;
     trial_.advance(rounds, requests_);
-    const bool in_all = config_->labels >= 1.0;
-    if (in_all && static_cast<double>(requested_) >= config_->labels) return std::nullopt;
+    const bool is_count = config_->labels >= 1.0;
+    if (is_count && static_cast<double>(requested_) >= config_->labels) return std::nullopt;
     trial_.add_costs(round.rule_stop);
-    bool any = false;
+    bool disagreed = false;
     for (std::size_t j = 1; j <= round.stop; ++j) {
-        any = any || round.answers[config_->pair(0, j)] != 0;
+        disagreed = disagreed || round.answers[config_->pair(0, j)] != 0;
     }
-    if (!any) return std::nullopt;
+    if (!disagreed) return std::nullopt;
     ++disagreed_;
-    const double early = in_all ? kEarlyShare * config_->labels : kEarlyOfRate;
-    double chance = std::min(1.0, early / static_cast<double>(disagreed_));
-    if (!in_all) chance = std::max(chance, config_->labels);
-    const bool went_on = round.rule_stop < round.stop;
-    if (!went_on && draw_of(config_->seed, rounds, kLabelRequest) >= chance) return std::nullopt;
+    const double n_early = is_count ? kEarlyShare * config_->labels : kEarlyLabels;
+    double probability = std::min(1.0, n_early / static_cast<double>(disagreed_));
+    if (!is_count) probability = std::max(probability, config_->labels);
+    const bool continued = round.rule_stop < round.stop;
+    if (!continued && draw_of(config_->seed, rounds, kLabelRequest) >= probability) {
+        return std::nullopt;
+    }
     ++requested_;
     trial_.count_request();
-    if (round.rule_stop == config_->last()) return LabelRequest{chance, 0.0, rounds};
+    if (round.rule_stop == config_->last()) return LabelRequest{probability, 0.0, rounds};
     const double explored = explore_rate(*config_, rounds);
-    return LabelRequest{explored + (1.0 - explored) * chance, explored, rounds};
+    return LabelRequest{explored + (1.0 - explored) * probability, explored, rounds};
 }
 
 void Labels::expect(const LabelRequest& request, const Observation& round,

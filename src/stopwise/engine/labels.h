@@ -24,7 +24,8 @@ public:
     // The request for the label of a round after ``rounds`` others, if it is sampled.
     std::optional<LabelRequest> request(const Observation& round, std::int64_t rounds);
     // Store a request until its label arrives. ``row`` has the features as stored in the history.
-    void expect(const LabelRequest& request, const Observation& round, const std::vector<double>& row);
+    void expect(const LabelRequest& request, const Observation& round,
+                const std::vector<double>& row);
     // Learn from a label. ``row`` has the features of the round.
     void learn(const double* row, const Label& label);
 

@@ -79,8 +79,7 @@ bool State::exact_evidence(std::size_t stop, Trace& trace) {
     if (!estimates_.solve(models, effort)) return false;
     Workspace workspace(*config_);
     ContextValues values(estimates_, models, true, labels_.gains(), *config_, workspace,
-                         trace.row.data(),
-          noise(trace.number));
+                         trace.row.data(), noise(trace.number));
     StoppingTest(*config_, values, workspace, trace.comparisons).compare_up_to(stop);
     return true;
 }

@@ -1,8 +1,8 @@
 // The learned state of a policy. A round is a call of `decide`, then `observe`, then optionally
 // `label`.
 //
-// Batches call the same functions for every round, so the same events give the same decisions, bit for
-// bit. A learner can be copied. It has no lock: callers must serialise access.
+// Batches call the same functions for every round, so the same events give the same decisions, bit
+// for bit. A learner can be copied. It has no lock: callers must serialise access.
 #pragma once
 
 #include "drawn_answers.h"
@@ -32,10 +32,12 @@ public:
     std::optional<LabelRequest> observe(const double* row, const Observation& round);
     void label(const double* row, const Label& label);
     // The same for contexts, which must be valid.
-    void observe(const PartialContext& partial, const Observation& round) { observe(row_of(partial),
-            round); }
-    void label(const PartialContext& partial, const Label& label) { this->label(row_of(partial),
-            label); }
+    void observe(const PartialContext& partial, const Observation& round) {
+        observe(row_of(partial), round);
+    }
+    void label(const PartialContext& partial, const Label& label) {
+        this->label(row_of(partial), label);
+    }
 
     // Repeat the comparisons of arms up to ``stop`` with exact estimates, solved in copies of the
     // models. False if an estimate does not converge.
@@ -103,7 +105,9 @@ public:
     std::optional<InvalidCoordinate> find_invalid(const PartialContext& partial) const {
         return maps().find_invalid(partial);
     }
-    bool exact_evidence(std::size_t stop, Trace& trace) { return state_.exact_evidence(stop, trace); }
+    bool exact_evidence(std::size_t stop, Trace& trace) {
+        return state_.exact_evidence(stop, trace);
+    }
     // θ̂ of a question; empty if the solver does not converge.
     std::vector<double> theta(std::size_t question);
     Factor gram(std::size_t question);

@@ -9,7 +9,6 @@ namespace stopwise {
 
 namespace {
 
-
 std::uint64_t bits_of(double x) {
     std::uint64_t bits;
     std::memcpy(&bits, &x, sizeof bits);

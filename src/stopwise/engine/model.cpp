@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kFullStep = 3.0;     // heuristic: largest change of a logit for a full step …
 constexpr double kCautiousStep = 0.5; // … and when cautious: a full step then provably decreases L
-constexpr double kShiftLimit = 0.15;  // heuristic, by benchmark: ρ from which a new Hessian pays off
+constexpr double kShiftLimit = 0.15;  // heuristic, by benchmark: ρ that justifies a new Hessian
 constexpr double kShiftShare = 0.7;   // … relative to r, because ρ then dominates the certificate
 constexpr double kTypicalMove = 0.5;  // measured: typical largest change of a logit, relative to r
 // heuristic: log of the looseness at which the reach is remeasured
@@ -24,10 +24,11 @@ constexpr double kStalled = 1e-6;     // accuracy accepted if rounding prevents 
 constexpr int kSolveEvery = 64;       // rows after which v is recomputed
 constexpr double kRounding = 1e-15;   // error of adding a row to the factors, relative to the trace
 constexpr double kLightest = 1e-300;  // lower limit of a weight, which is inverted
-constexpr double kFadedPrior = 0.995;  // heuristic: share of the ridge below which it is restored
-constexpr int kRestored = 2;           // heuristic: coordinates restored per round
+// heuristic: share of the ridge below which it is restored
+constexpr double kMinPriorShare = 0.995;
+constexpr int kRestored = 2;          // heuristic: coordinates restored per round
 // share of the weights or the ridge below which the history is read
-constexpr double kFaded = 0.5;
+constexpr double kMinShare = 0.5;
 
 }  // namespace
 
@@ -55,16 +56,17 @@ double Model::decrement() const {
     return std::sqrt(std::max(-kernels().dot(gradient_.data(), step_.data(), stride_), 0.0));
 }
 
-// z such that H(θ_g) is within e^{±z} of the stored H: the shift, that of old rows, the missing part of
-// the prior, and the remainder of rows that the history has dropped since H was computed.
+// z such that H(θ_g) is within e^{±z} of the stored H: the shift, that of old rows, the missing
+// part of the prior, and the remainder of rows that the history has dropped since H was computed.
 double Model::hessian_shift() const {
     if (rate_ == 0.0) return shift_;
-    const bool none = rate_ * now_ < -log(kDropWeight);
-    const double dropped = none ? 0.0 : kDropWeight * std::min(now_ - visited_, 1.0 + 1.0 / rate_);
+    const bool nothing_dropped = rate_ * now_ < -log(kDropWeight);
+    const double dropped =
+        nothing_dropped ? 0.0 : kDropWeight * std::min(now_ - visited_, 1.0 + 1.0 / rate_);
     return shift_ + old_.shift() - log(prior_[oldest_]) + 0.25 * dropped / ridge_;
 }
 
-double Model::hessian_turn() const {
+double Model::hessian_change() const {
     return hessian_shift() + reach_ * (decrement() + rounding_ + slack_);
 }
 
@@ -73,9 +75,9 @@ void Model::find_step() {
     hessian_.solve(step_.data());
 }
 
-// The factors are those of a matrix within (d + since)·1e-15·trace of H, so the step has an error δv
-// with ‖δv‖_H ≤ (d + since)·1e-15·trace·‖v‖/√ridge (docs/certificate-updates.md, step 9); an error of
-// the gradient has the same effect.
+// The factors are those of a matrix within (d + since)·1e-15·trace of H, so the step has an error
+// δv with ‖δv‖_H ≤ (d + since)·1e-15·trace·‖v‖/√ridge (docs/certificate-updates.md, step 9); an
+// error of the gradient has the same effect.
 void Model::update_slack() {
     for (std::size_t c = 0; c < stride_; ++c) estimate_[c] = theta_g_[c] + step_[c];
     const double size = std::sqrt(kernels().dot(step_.data(), step_.data(), stride_));
@@ -85,13 +87,13 @@ void Model::update_slack() {
 }
 
 // Decay the weights of rows to ``now``; return whether the inputs of the step have changed.
-bool Model::fade(double now) {
+bool Model::decay(double now) {
     const double rounds = now - now_;
     if (rate_ == 0.0 || rounds <= 0.0) return false;
     const double share = exp(-rate_ * rounds);
     now_ = now;
     count_ *= share;
-    if (anchored_ && share < kFaded) {
+    if (anchored_ && share < kMinShare) {
         anchored_ = false;
         slack_ = kInfinity;
     }
@@ -104,7 +106,7 @@ bool Model::fade(double now) {
     trace_ *= share;
     reach_ /= std::sqrt(share);
     reach_age_ += 0.5 * rate_ * rounds;
-    for (int k = 0; k < kRestored && prior_[oldest_] < kFadedPrior; ++k) {
+    for (int k = 0; k < kRestored && prior_[oldest_] < kMinPriorShare; ++k) {
         const double lost = (1.0 - prior_[oldest_]) * ridge_;
         std::fill(work_.begin(), work_.end(), 0.0);
         work_[oldest_] = 1.0;
@@ -113,7 +115,7 @@ bool Model::fade(double now) {
         prior_[oldest_] = 1.0;
         oldest_ = (oldest_ + 1) % d_;
     }
-    if (prior_[oldest_] < kFaded) {
+    if (prior_[oldest_] < kMinShare) {
         anchored_ = false;
         slack_ = kInfinity;
         return false;
@@ -124,37 +126,37 @@ bool Model::fade(double now) {
 }
 
 void Model::advance(double now) {
-    if (!fade(now)) return;
+    if (!decay(now)) return;
     find_step();
     update_slack();
 }
 
 void Model::learn(const double* phi, bool answer, double now) {
-    fade(now);
+    decay(now);
     count_ += 1.0;
     if (!anchored_) return;  // not used yet: the first refinement reads the history
     const Kernels& use = kernels();
-    const double at_g = use.dot(phi, theta_g_.data(), stride_);
-    double e = exp(-std::fabs(at_g));
+    const double logit_g = use.dot(phi, theta_g_.data(), stride_);
+    double e = exp(-std::fabs(logit_g));
     // |μ(z) − d| without cancellation
-    const double off = (answer == (at_g >= 0.0) ? e : 1.0) / (1.0 + e);
-    const double error = answer ? -off : off;
-    double at_h = at_g;
+    const double distance = (answer == (logit_g >= 0.0) ? e : 1.0) / (1.0 + e);
+    const double error = answer ? -distance : distance;
+    double logit_h = logit_g;
     if (shift_ > 0.0 || rate_ > 0.0) {  // otherwise θ_h = θ_g
-        at_h = use.dot(phi, theta_h_.data(), stride_);
-        e = exp(-std::fabs(at_h));
+        logit_h = use.dot(phi, theta_h_.data(), stride_);
+        e = exp(-std::fabs(logit_h));
     }
     const double weight = std::max(e, kLightest) / ((1.0 + e) * (1.0 + e));
     lightest_ = std::min(lightest_, weight);
-    shift_ = std::max(shift_, std::fabs(at_g - at_h));
+    shift_ = std::max(shift_, std::fabs(logit_g - logit_h));
     trace_ += weight;
     double* const inverse_phi = work_.data();
     const double before = hessian_.add(phi, weight, inverse_phi);
     // By Sherman–Morrison, the new −H⁻¹g differs along H⁻¹φ only
-    const double along = weight * use.dot(phi, step_.data(), stride_) + error;
+    const double coefficient = weight * use.dot(phi, step_.data(), stride_) + error;
     for (std::size_t c = 0; c < stride_; ++c) {
         gradient_[c] += error * phi[c];
-        step_[c] -= along * inverse_phi[c];
+        step_[c] -= coefficient * inverse_phi[c];
     }
     ++since_;
     if (rate_ > 0.0 || since_ % kSolveEvery == 0) find_step();
@@ -225,31 +227,31 @@ void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effo
 // |φ_sᵀ(θ_g − θ_h)| of the rows read.
 double Model::visit(const Source& source, bool with_hessian, Effort& effort) {
     Numbers h;
-    double moved = 0.0, least = 0.25;
+    double moved = 0.0, lightest = 0.25;
     if (with_hessian) {
         h.assign(d_ * stride_, 0.0);
         if (rate_ > 0.0) moved = old_.read(source, theta_g_, theta_h_, effort);
     }
-    Numbers& away = work_;
-    std::fill(away.begin(), away.end(), 0.0);
+    Numbers& difference = work_;
+    std::fill(difference.begin(), difference.end(), 0.0);
     for (std::size_t c = 0; c < d_; ++c) {
         gradient_[c] = ridge_ * theta_g_[c];
-        away[c] = theta_g_[c] - theta_h_[c];
+        difference[c] = theta_g_[c] - theta_h_[c];
     }
     if (rate_ > 0.0) {
-        least = old_.add_to(theta_g_, source.now, gradient_, with_hessian ? &h : nullptr);
+        lightest = old_.add_to(theta_g_, source.now, gradient_, with_hessian ? &h : nullptr);
     } else if (!summary_.empty()) {
         summary_.add_gradient(theta_g_, gradient_);
         if (with_hessian) h = summary_.hessian;
-        least = summary_.lightest;
+        lightest = summary_.lightest;
     }
-    Sums sums{source, theta_g_, away, gradient_, with_hessian ? &h : nullptr};
+    Sums sums{source, theta_g_, difference, gradient_, with_hessian ? &h : nullptr};
     source.each_block(sums, old_.until());
     if (with_hessian) {
         trace_ = 0.0;
         for (std::size_t c = 0; c < d_; ++c) trace_ += h[c * stride_ + c] += ridge_;
         hessian_.take(h, ridge_);
-        lightest_ = std::min(least, sums.least);
+        lightest_ = std::min(lightest, sums.lightest);
         since_ = 0;
         std::fill(prior_.begin(), prior_.end(), 1.0);
         visited_ = source.now;
@@ -274,18 +276,18 @@ void Model::summarise(const Source& source, Effort& effort) {
     }
     Sums sums{source, theta_g_, theta_g_, sum.gradient, &sum.hessian};
     source.each_old_block(sums);
-    sum.lightest = std::min(sum.lightest, sums.least);
+    sum.lightest = std::min(sum.lightest, sums.lightest);
     summary_ = std::move(sum);
 }
 
 // max_s |φ_sᵀv|, the largest change of a logit by the full step.
 double Model::largest_move(const Source& source) const {
     alignas(64) double z[kBlock];
-    double most = 0.0;
+    double largest = 0.0;
     source.each_block([&](const History::Block&, const double* x, std::size_t n) {
-        most = std::max(most, kernels().project(x, n, d_, step_.data(), step_.data(), z));
+        largest = std::max(largest, kernels().project(x, n, d_, step_.data(), step_.data(), z));
     });
-    return most;
+    return largest;
 }
 
 bool Model::solve(const Source& source, bool fresh_hessian, Effort& effort) {
@@ -295,11 +297,11 @@ bool Model::solve(const Source& source, bool fresh_hessian, Effort& effort) {
         update_slack();
     }
     for (int attempt = 0; attempt < kMaxRefinements; ++attempt) {
-        const bool near = !fresh_hessian || hessian_shift() <= kExact;
+        const bool hessian_accurate = !fresh_hessian || hessian_shift() <= kExact;
         const double error = std::max(reach_, 1.0) * slack_;
-        if (near && error <= kExact) return true;
+        if (hessian_accurate && error <= kExact) return true;
         if (attempt % 8 == 0) {  // the last pass recomputed the Hessian
-            if (near && error <= kStalled && error > 0.5 * best) return true;
+            if (hessian_accurate && error <= kStalled && error > 0.5 * best) return true;
             best = error;
         }
         refine(source, fresh_hessian || attempt % 8 == 7, attempt >= kCautiousAfter, effort);
@@ -319,26 +321,26 @@ std::size_t Model::nbytes() const {
     return hessian_.nbytes() + old_.nbytes() + numbers * sizeof(double) + sizeof(Model);
 }
 
-void Model::serialize(Archive& archive, double count, double longest, bool summarised) {
+void Model::serialize(Archive& archive, double count, double max_square_norm, bool summarised) {
     archive.count(anchored_, 1, "anchored flag");
-    const double least = rate_ > 0.0 ? 0.0 : count;
+    const double min_count = rate_ > 0.0 ? 0.0 : count;
     if (rate_ > 0.0) count = 1.0 + 1.0 / rate_;  // sum of weights, including dropped rows
-    archive.between(&count_, 1, least, count, "number of observations");
+    archive.between(&count_, 1, min_count, count, "number of observations");
     if (rate_ > 0.0) {
         archive.between(&now_, 1, 0.0, static_cast<double>(kMaxCount), "number of rounds");
         archive.between(&visited_, 1, 0.0, now_, "number of rounds");
-        archive.between(prior_.data(), d_, anchored_ ? kFaded : 0.0, 1.0, "share of the prior");
+        archive.between(prior_.data(), d_, anchored_ ? kMinShare : 0.0, 1.0, "share of the prior");
         archive.count(oldest_, static_cast<std::int64_t>(d_) - 1, "coordinate");
     }
     if (summarised) summary_.serialize(archive, d_, stride_);
     if (!anchored_) return;
-    if (rate_ > 0.0) old_.serialize(archive, ridge_ * kFaded, ridge_ + longest * count);
+    if (rate_ > 0.0) old_.serialize(archive, ridge_ * kMinShare, ridge_ + max_square_norm * count);
     for (Numbers* values : {&theta_g_, &theta_h_, &gradient_, &step_}) {
         archive.between(values->data(), d_, -1e100, 1e100, "estimate");
     }
-    hessian_.serialize(archive, ridge(), ridge_ + longest * count);
+    hessian_.serialize(archive, ridge(), ridge_ + max_square_norm * count);
     archive.count(since_, kMaxCount, "number of rows");
-    archive.between(&reach_, 1, 0.0, 2.0 * std::sqrt(longest / ridge_), "reach");
+    archive.between(&reach_, 1, 0.0, 2.0 * std::sqrt(max_square_norm / ridge_), "reach");
     for (double* x : {&reach_age_, &measured_at_, &shift_, &lightest_, &trace_}) {
         archive.between(x, 1, 0.0, 1e100, "model state");
     }

@@ -1,7 +1,7 @@
 // The logistic model of a pair: a maximum-likelihood estimate with a certificate (certificate.h).
 //
-// Solving the regression in every round would take several passes over the history; a decision needs
-// much less. The model stores
+// Solving the regression in every round would take several passes over the history; a decision
+// needs much less. The model stores
 //
 //     θ_g        a point, with the exact gradient g = ∇L(θ_g) over the complete history
 //     θ_h        a point, with the exact Hessian H = ∇²L(θ_h) over the complete history, as factors
@@ -9,13 +9,13 @@
 //     reach, shift   of the certificate
 //     lightest   min_s μ'(φ_sᵀθ_h), the smallest weight in H
 //
-// A new row updates all of these in O(d²). If the certificate does not decide a comparison, `refine`
-// moves θ_g to θ̃ and reads the history once: for the gradient alone, O(d) per row, while the shift is
-// small; otherwise for both, O(d²) per row.
+// A new row updates all of these in O(d²). If the certificate does not decide a comparison,
+// `refine` moves θ_g to θ̃ and reads the history once: for the gradient alone, O(d) per row, while
+// the shift is small; otherwise for both, O(d²) per row.
 //
-// With forgetting, L weights a row of age k by e^{−rate·k}, but not the prior. g and H decay in every
-// round. The prior's part of H is restored coordinate by coordinate; ``prior_`` has the share that is
-// present (docs/certificate-updates.md, step 10). Old rows are rarely read (old_rows.h).
+// With forgetting, L weights a row of age k by e^{−rate·k}, but not the prior. g and H decay in
+// every round. The prior's part of H is restored coordinate by coordinate; ``prior_`` has the share
+// that is present (docs/certificate-updates.md, step 10). Old rows are rarely read (old_rows.h).
 #pragma once
 
 #include "certificate.h"
@@ -44,7 +44,7 @@ public:
     double hessian_norm(const double* phi, double* work) const;
 
     // t such that e⁻ᵗH ≼ ∇²L(θ̂) ≼ eᵗH, from the shift, the step and the remaining error.
-    double hessian_turn() const;
+    double hessian_change() const;
 
     // Decay the weights of rows to ``now`` learned rounds.
     void advance(double now);
@@ -78,12 +78,12 @@ public:
     void anchor_at(const double* theta, const Source& source, Effort& effort);
 
     std::size_t nbytes() const;
-    // Save or restore. The history has ``count`` observations with squared norms up to ``longest``;
-    // rows may have been dropped if ``summarised``.
-    void serialize(Archive& archive, double count, double longest, bool summarised);
+    // Save or restore. The history has ``count`` observations with squared norms up to
+    // ``max_square_norm``; rows may have been dropped if ``summarised``.
+    void serialize(Archive& archive, double count, double max_square_norm, bool summarised);
 
 private:
-    bool fade(double now);
+    bool decay(double now);
     double hessian_shift() const;
     double decrement() const;
     void find_step();

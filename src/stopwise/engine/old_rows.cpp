@@ -8,20 +8,21 @@ namespace stopwise {
 
 namespace {
 
-// Heuristics, by benchmark. Rows are old after kOldAge half-lives, and a part spans kPart half-lives,
+// Heuristics, by benchmark. Rows are old after kOldAge half-lives, and a part spans kPart
+// half-lives,
 constexpr double kOldAge = 3.0, kPart = 1.0;
 // if a half-life has at least this many rounds per feature; otherwise there are few rows to read.
 constexpr double kLongHalfLife = 400.0;
 // Accepted error of the quadratics, relative to the error that a pass leaves.
-constexpr double kMostError = 0.3;
+constexpr double kMaxError = 0.3;
 
 }  // namespace
 
 OldRows::OldRows(std::size_t d, double ridge, double rate) : d_(d), ridge_(ridge), rate_(rate) {}
 
 // With a = point − θ_part, u ≥ |φ_sᵀa| for its rows, and H_part ≼ s·H, the gradient has an error of
-// at most √s·‖a‖·(eᵘ − 1 − u)/u, and H of at most s·(eᵘ − 1)·H. The part still includes rows that the
-// history has dropped since.
+// at most √s·‖a‖·(eᵘ − 1 − u)/u, and H of at most s·(eᵘ − 1)·H. The part still includes rows that
+// the history has dropped since.
 void OldRows::update_error(Part& part, const Numbers& point, double now) const {
     double square = 0.0;
     for (std::size_t c = 0; c < d_; ++c) {
@@ -40,24 +41,24 @@ void OldRows::update_error(Part& part, const Numbers& point, double now) const {
 
 bool OldRows::review(const Numbers& point, double now, double decrement, double shift) {
     // Otherwise `solve` could not remove the remaining shift.
-    const double most = kMostError * decrement;
-    const double most_shift = shift < 1e-9 ? 0.5 * kExact : kMostError * shift;
+    const double max_error = kMaxError * decrement;
+    const double max_shift = shift < 1e-9 ? 0.5 * kExact : kMaxError * shift;
     for (Part& part : parts_) update_error(part, point, now);
-    for (bool any = false;; any = true) {  // mark the part with the largest excess
+    for (bool marked_any = false;; marked_any = true) {  // mark the part with the largest excess
         Part* worst = nullptr;
-        double amount = 0.0, errors = 0.0, shifts = 0.0;
+        double largest_share = 0.0, errors = 0.0, shifts = 0.0;
         for (Part& part : parts_) {
             if (part.marked) continue;
             errors += part.error;
             shifts += part.shift;
-            const double share = part.error / std::max(most, 1e-300) +
-                                 part.shift / std::max(most_shift, 1e-300);
-            if (share > amount) {
-                amount = share;
+            const double share = part.error / std::max(max_error, 1e-300) +
+                                 part.shift / std::max(max_shift, 1e-300);
+            if (share > largest_share) {
+                largest_share = share;
                 worst = &part;
             }
         }
-        if (worst == nullptr || !(errors > most || shifts > most_shift)) return any;
+        if (worst == nullptr || !(errors > max_error || shifts > max_shift)) return marked_any;
         worst->marked = true;
     }
 }
@@ -82,7 +83,7 @@ double OldRows::read(const Source& source, const Numbers& point, const Numbers& 
         part.sum.begin(point, d_);
         Sums sums{source, part.sum.theta, away, part.sum.gradient, &part.sum.hessian};
         source.each_block(sums, std::max(part.since, oldest), part.until);
-        part.sum.lightest = sums.least;
+        part.sum.lightest = sums.lightest;
         part.now = part.read = source.now;
         moved = std::max(moved, sums.moved);
         effort.rows_visited += static_cast<std::int64_t>(sums.rows);
@@ -121,17 +122,18 @@ void OldRows::move_to(const Numbers& point, double now) {
         error_ += part.error;
         shift_ += part.shift;
     }
-    shift_ = shift_ < 1.0 ? shift_ / (1.0 - shift_) : kInfinity;  // ≥ ln(1 + shift) and −ln(1 − shift)
+    // ≥ ln(1 + shift) and −ln(1 − shift)
+    shift_ = shift_ < 1.0 ? shift_ / (1.0 - shift_) : kInfinity;
 }
 
 // If H_ref ≼ c·H, norms are at most √c times those with H_ref.
 double OldRows::reach(const Factor& hessian) const {
-    double most = 0.0;
+    double largest = 0.0;
     for (const Part& part : parts_) {
         const double ratio = hessian.largest_ratio(part.hessian.matrix());
-        most = std::max(most, part.reach * std::sqrt(ratio));
+        largest = std::max(largest, part.reach * std::sqrt(ratio));
     }
-    return most;
+    return largest;
 }
 
 std::size_t OldRows::nbytes() const {
@@ -143,7 +145,7 @@ std::size_t OldRows::nbytes() const {
     return n;
 }
 
-void OldRows::serialize(Archive& archive, double least, double most) {
+void OldRows::serialize(Archive& archive, double min_eigenvalue, double max_eigenvalue) {
     std::size_t n = parts_.size();
     archive.count(n, archive.reading() ? archive.room(sizeof(double)) : kMaxCount, "old rows");
     const auto rounds = static_cast<double>(kMaxCount);
@@ -158,7 +160,7 @@ void OldRows::serialize(Archive& archive, double least, double most) {
         archive.between(&part.now, 1, part.read, rounds, "number of rounds");
         part.sum.serialize(archive, d_, padded(d_));
         archive.between(&part.share, 1, 0.0, 1.0, "share");
-        part.hessian.serialize(archive, least, most);
+        part.hessian.serialize(archive, min_eigenvalue, max_eigenvalue);
         archive.between(&part.reach, 1, 0.0, 1e100, "reach");
     }
     for (double* x : {&error_, &shift_}) archive.between(x, 1, 0.0, kInfinity, "error");

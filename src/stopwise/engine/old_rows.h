@@ -14,17 +14,17 @@ public:
     // Old rows are those of rounds before this one; −∞ if there are none.
     double until() const { return parts_.empty() ? -kInfinity : parts_.back().until; }
 
-    // Before a pass at ``point`` that is expected to leave this decrement and shift, mark the parts to
-    // read again; return whether there are any.
+    // Before a pass at ``point`` that is expected to leave this decrement and shift, mark the parts
+    // to read again; return whether there are any.
     bool review(const Numbers& point, double now, double decrement, double shift);
     void clear() { parts_.clear(); }
 
-    // Read the marked parts, and rows that have become old, at ``point``. Returns the largest change
-    // of their logits since the previous point ``before`` of H.
+    // Read the marked parts, and rows that have become old, at ``point``. Returns the largest
+    // change of their logits since the previous point ``before`` of H.
     double read(const Source& source, const Numbers& point, const Numbers& before, Effort& effort);
 
-    // Add the summaries at a point to a gradient and, unless null, to a Hessian; return the smallest μ'
-    // in the Hessian.
+    // Add the summaries at a point to a gradient and, unless null, to a Hessian; return the
+    // smallest μ' in the Hessian.
     double add_to(const Numbers& point, double now, Numbers& gradient, Numbers* hessian);
 
     // Update the bounds of all parts for a new H that contains them.
@@ -39,7 +39,7 @@ public:
     double reach(const Factor& hessian) const;
 
     std::size_t nbytes() const;
-    void serialize(Archive& archive, double least, double most);
+    void serialize(Archive& archive, double min_eigenvalue, double max_eigenvalue);
 
 private:
     struct Part {

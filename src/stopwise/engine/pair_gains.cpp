@@ -54,9 +54,9 @@ std::size_t PairGains::nbytes() const {
 }
 
 void PairGains::serialize(Archive& archive) {
-    bool any = !gains_.empty();
-    archive.count(any, config_->rule->takes_labels() ? 1 : 0, "labels flag");
-    if (any && archive.reading()) create();
+    bool has_gains = !gains_.empty();
+    archive.count(has_gains, config_->rule->takes_labels() ? 1 : 0, "labels flag");
+    if (has_gains && archive.reading()) create();
     for (Gain& gain : gains_) gain.serialize(archive);
 }
 

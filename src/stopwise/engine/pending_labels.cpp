@@ -20,12 +20,12 @@ std::int64_t PendingLabels::missing() const {
 void PendingLabels::add(PendingLabel label, const Count& count) {
     pending_.push_back(std::move(label));
     const auto answered = std::min(static_cast<std::size_t>(answered_), kMaxPending);
-    const std::size_t most = std::min(answered * answered, kMaxPending);
+    const std::size_t max_uncounted = std::min(answered * answered, kMaxPending);
     auto uncounted = static_cast<std::size_t>(
         std::count_if(pending_.begin(), pending_.end(),
                       [](const PendingLabel& label) { return !label.missing; }));
     for (PendingLabel& pending : pending_) {
-        if (uncounted <= most) break;
+        if (uncounted <= max_uncounted) break;
         if (pending.missing) continue;
         pending.missing = true;
         --uncounted;
@@ -38,9 +38,9 @@ void PendingLabels::add(PendingLabel label, const Count& count) {
 }
 
 std::optional<PendingLabel> PendingLabels::take(std::int64_t round, const Count& count) {
-    const auto match = std::find_if(pending_.begin(), pending_.end(), [&](const PendingLabel& label) {
-        return label.request.round == round;
-    });
+    const auto match =
+        std::find_if(pending_.begin(), pending_.end(),
+                     [&](const PendingLabel& label) { return label.request.round == round; });
     if (match == pending_.end()) return {};
     for (auto before = pending_.begin(); before != match; ++before) {
         if (before->missing) continue;
@@ -62,7 +62,7 @@ std::size_t PendingLabels::nbytes() const {
 }
 
 void PendingLabels::serialize(Archive& archive, std::size_t n_arms, std::size_t width,
-                            std::int64_t rounds, double largest) {
+                              std::int64_t rounds, double largest) {
     archive.count(answered_, kMaxCount, "number of labels");
     archive.count(dropped_, kMaxCount, "number of labels");
     std::size_t n = pending_.size();

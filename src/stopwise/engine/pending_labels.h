@@ -11,8 +11,8 @@
 
 namespace stopwise {
 
-// A request for a label: its sampling probability, and the probability that exploration sent the round
-// to the last arm.
+// A request for a label: its sampling probability, and the probability that exploration sent the
+// round to the last arm.
 struct LabelRequest {
     double probability, explored;
     std::int64_t round;  // number of rounds learned before it
@@ -31,10 +31,10 @@ struct PendingLabel {
 };
 
 // A request counts as missing once the label of a later request arrives. Requests after the latest
-// label may just be late. But if the few labels so far agree by chance, rounds may stop early, and no
-// later label would arrive. So after n labels, at most n² requests are pending without counting as
-// missing: none before the first label, one after it, a hundred after ten. A missing request counts as
-// missing until its label arrives (docs/labels.md).
+// label may just be late. But if the few labels so far agree by chance, rounds may stop early, and
+// no later label would arrive. So after n labels, at most n² requests are pending without counting
+// as missing: none before the first label, one after it, a hundred after ten. A missing request
+// counts as missing until its label arrives (docs/labels-method.md).
 class PendingLabels {
 public:
     using Count = std::function<void(const PendingLabel&)>;
@@ -52,7 +52,7 @@ public:
 
     std::size_t nbytes() const;
     void serialize(Archive& archive, std::size_t n_arms, std::size_t width, std::int64_t rounds,
-                 double largest);
+                   double largest);
 
 private:
     std::deque<PendingLabel> pending_;  // ordered by round

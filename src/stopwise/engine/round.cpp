@@ -45,8 +45,8 @@ bool Round::stops(Learner& learner) {
     return state_.rule_stop && !state_.trace.explored && !state_.run_all;
 }
 
-std::optional<InvalidCoordinate> Round::give(const Learner& learner, unsigned code,
-                                   const std::vector<double>& revealed) {
+std::optional<InvalidCoordinate> Round::add_output(const Learner& learner, unsigned code,
+                                                   const std::vector<double>& revealed) {
     const std::size_t arm = state_.codes.size();
     std::vector<unsigned> codes = state_.codes;
     codes.push_back(code);

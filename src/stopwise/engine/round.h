@@ -1,9 +1,9 @@
 // A round in progress: which arm to run next, or whether to stop.
 //
-// If the context is complete from the start, the round is decided at the start. If stages reveal it,
-// the rule is evaluated at each arm with the context available there. Whether such a round explores
-// is drawn at the start, so that it is independent of the context; the rule is still evaluated at
-// every arm, because the stop of the rule is recorded.
+// If the context is complete from the start, the round is decided at the start. If stages reveal
+// it, the rule is evaluated at each arm with the context available there. Whether such a round
+// explores is drawn at the start, so that it is independent of the context; the rule is still
+// evaluated at every arm, because the stop of the rule is recorded.
 #pragma once
 
 #include <optional>
@@ -33,12 +33,12 @@ public:
     std::optional<std::size_t> next(Learner& learner);
     // Add the output of that arm and the numbers it reveals. If these are invalid, return the first
     // invalid coordinate and change nothing.
-    std::optional<InvalidCoordinate> give(const Learner& learner, unsigned code,
-                                const std::vector<double>& revealed);
+    std::optional<InvalidCoordinate> add_output(const Learner& learner, unsigned code,
+                                                const std::vector<double>& revealed);
     // Run every arm regardless of the rule.
     void run_all() { state_.run_all = true; }
     // Override the last result of `next`: stop or continue, as in a recorded round.
-    void follow(bool ended) { state_.ended = ended; }
+    void set_ended(bool ended) { state_.ended = ended; }
     // Learn from the arms that answered; there must be at least one.
     Learned learn(Learner& learner);
 

@@ -7,22 +7,22 @@ namespace stopwise {
 
 double Source::largest_square_norm(const Factor& a, double since, double until) const {
     Numbers work(16 * scope.dim);
-    double most = 0.0;
+    double largest = 0.0;
     each_block(
         [&](const History::Block&, const double* x, std::size_t n) {
-            most = std::max(most, a.largest_square_norm(x, n, work));
+            largest = std::max(largest, a.largest_square_norm(x, n, work));
         },
         since, until);
-    return most;
+    return largest;
 }
 
 void Sums::operator()(const History::Block& block, const double* x, std::size_t n) {
     const Kernels& use = kernels();
     const std::size_t d = source.scope.dim;
-    alignas(64) double seen[kBlock], error[kBlock], weight[kBlock];
-    source.history.tally(block, source.question, source.now, seen, error);
+    alignas(64) double count[kBlock], error[kBlock], weight[kBlock];
+    source.history.tally(block, source.question, source.now, count, error);
     moved = std::max(moved, use.project(x, n, d, theta.data(), away.data(), weight));
-    least = std::min(least, use.weigh(seen, n, weight, error));
+    lightest = std::min(lightest, use.weigh(count, n, weight, error));
     use.add_gradient(x, n, d, error, gradient.data());
     if (hessian != nullptr) use.add_hessian(x, n, d, weight, hessian->data());
     rows += block.rows;

@@ -47,7 +47,7 @@ struct Sums {
     const Numbers &theta, &away;  // the point, and its difference to the previous point
     Numbers& gradient;            // sum
     Numbers* hessian;             // sum, the lower half by columns; or null
-    double least = 0.25;
+    double lightest = 0.25;
     double moved = 0.0;  // largest change of a logit since the previous point
     std::size_t rows = 0;
 

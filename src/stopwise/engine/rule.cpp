@@ -11,23 +11,25 @@ namespace {
 
 // Initial widening of the posterior, because early errors may never be revisited, and the number of
 // rounds that halves it. Heuristics, tuned by simulation; the optimum is flat.
-constexpr double kEarly = 4.0, kEarlyRounds = 20.0;
+constexpr double kInitialWidening = 4.0, kHalvingRounds = 20.0;
 
 // The upper value of a question from the posterior, in logits.
 Upper posterior(ContextValues& values, std::size_t k) {
     const double estimate = values.logit(k);
-    const double turn = values.hessian_turn(k);
-    if (turn == kInfinity) return {estimate, estimate, -kInfinity, kInfinity};
-    const double above = values.noise(k) * values.radius(k) * values.hessian_norm(k);
-    const double value = estimate + above;
-    const double error = values.error(k, 0.0) + std::fabs(above) * growth(0.5 * turn);
+    const double change = values.hessian_change(k);
+    if (change == kInfinity) return {estimate, estimate, -kInfinity, kInfinity};
+    const double bonus = values.noise(k) * values.radius(k) * values.hessian_norm(k);
+    const double value = estimate + bonus;
+    const double error = values.error(k, 0.0) + std::fabs(bonus) * growth(0.5 * change);
     return {estimate, value, value - error, value + error};
 }
 
 }  // namespace
 
 std::size_t Rule::question_to_refine(ContextValues& values, std::size_t i,
-                                     std::size_t j) const { return values.pair(i, j); }
+                                     std::size_t j) const {
+    return values.pair(i, j);
+}
 
 double Ellipsoid::beta(double n, double n_features, double lam, double S) const {
     const double volume = 0.5 * n_features * log1p(n / (n_features * lam));
@@ -54,7 +56,7 @@ Upper UssPd::upper(ContextValues& values, std::size_t i, std::size_t j, double t
 }
 
 double Laplace::radius(double, double rounds, double) const {
-    return scale * (1.0 + kEarly / (1.0 + rounds / kEarlyRounds));
+    return scale * (1.0 + kInitialWidening / (1.0 + rounds / kHalvingRounds));
 }
 
 Upper Laplace::upper(ContextValues& values, std::size_t i, std::size_t j, double) const {
@@ -64,10 +66,10 @@ Upper Laplace::upper(ContextValues& values, std::size_t i, std::size_t j, double
 Upper Anchor::upper(ContextValues& values, std::size_t i, std::size_t j, double) const {
     const Upper first = posterior(values, values.pair(i, values.last_arm()));
     Upper difference{sigmoid(first.estimate), sigmoid(first.value), sigmoid(first.low),
-                sigmoid(first.high)};
+                     sigmoid(first.high)};
     if (j < values.last_arm()) {
-        const double second = values.logit(values.pair(i, j)), error = values.error(values.pair(i,
-                j), 0.0);
+        const std::size_t pair = values.pair(i, j);
+        const double second = values.logit(pair), error = values.error(pair, 0.0);
         difference.estimate -= sigmoid(second);
         difference.value -= sigmoid(second);
         difference.low -= sigmoid(second + error);
@@ -83,22 +85,23 @@ std::size_t Anchor::question_to_refine(ContextValues& values, std::size_t i, std
 }
 
 Upper Supervised::upper(ContextValues& values, std::size_t i, std::size_t j, double) const {
-    const double at_i = values.logit(i), at_j = values.logit(j);
-    const double up = at_i + values.bonus(i), down = at_j - values.bonus(j);
+    const double logit_i = values.logit(i), logit_j = values.logit(j);
+    const double upper_i = logit_i + values.bonus(i), lower_j = logit_j - values.bonus(j);
     const double error_i = values.error(i, 0.0), error_j = values.error(j, 0.0);
-    const double value = sigmoid(up) - sigmoid(down);
-    double low = sigmoid(up - error_i) - sigmoid(down + error_j);
-    double high = sigmoid(up + error_i) - sigmoid(down - error_j);
+    const double value = sigmoid(upper_i) - sigmoid(lower_j);
+    double low = sigmoid(upper_i - error_i) - sigmoid(lower_j + error_j);
+    double high = sigmoid(upper_i + error_i) - sigmoid(lower_j - error_j);
     if (error_i == kInfinity || error_j == kInfinity) {
         low = -kInfinity;
         high = kInfinity;
     } else if (std::max(error_i, error_j) <= kExact) {
         low = high = value;
     }
-    return {sigmoid(at_i) - sigmoid(at_j), value, low, high};
+    return {sigmoid(logit_i) - sigmoid(logit_j), value, low, high};
 }
 
-std::size_t Supervised::question_to_refine(ContextValues& values, std::size_t i, std::size_t j) const {
+std::size_t Supervised::question_to_refine(ContextValues& values, std::size_t i,
+                                           std::size_t j) const {
     return values.error(i, 0.0) >= values.error(j, 0.0) ? i : j;
 }
 

@@ -31,18 +31,19 @@ struct Rule {
     virtual double as_probability(double value) const { return sigmoid(value); }
 
     // The question to refine if the comparison of (i, j) is unsure.
-    virtual std::size_t question_to_refine(ContextValues& values, std::size_t i, std::size_t j) const;
+    virtual std::size_t question_to_refine(ContextValues& values, std::size_t i,
+                                           std::size_t j) const;
 
     // The radius after ``observations`` of the pair's V and ``rounds`` rounds, with d' features.
     virtual double radius(double observations, double rounds, double n_features) const = 0;
 
     virtual double min_value() const { return 0.0; }       // lower limit of `upper`, as a gap
     virtual double lam() const { return 0.0; }             // V starts as lam·I
-    virtual double min_eigenvalue() const { return 1.0; }  // λ_min(V) required for the proved radius
+    virtual double min_eigenvalue() const { return 1.0; }  // λ_min(V) that the radius requires
     virtual bool reads_gram() const { return true; }       // the upper value depends on V
     virtual bool reads_hessian() const { return false; }   // the upper value depends on H at θ̂
     virtual bool takes_labels() const { return false; }    // labels can lower the upper value
-    virtual bool per_arm() const { return false; }         // a question for each arm: "is it wrong?"
+    virtual bool per_arm() const { return false; }         // a question per arm: "is it wrong?"
     virtual bool compares_with_last() const { return false; }  // questions are about the last arm
     virtual bool uses_noise() const { return false; }      // the upper value depends on `noise`
 };
@@ -57,7 +58,8 @@ struct Ellipsoid {
 // USS-PD: p̃ = μ(φᵀθ̂ + α‖φ‖_{V⁻¹}).
 struct UssPd : Rule {
     explicit UssPd(Ellipsoid e) : ellipsoid(e) {}
-    Upper upper(ContextValues& values, std::size_t i, std::size_t j, double threshold) const override;
+    Upper upper(ContextValues& values, std::size_t i, std::size_t j,
+                double threshold) const override;
     double radius(double observations, double rounds, double n_features) const override;
     bool takes_labels() const override { return true; }
     Ellipsoid ellipsoid;
@@ -76,7 +78,8 @@ struct UssPdRidge : UssPd {
 // radius decreases from 5·scale to scale.
 struct Laplace : Rule {
     explicit Laplace(double s) : scale(s) {}
-    Upper upper(ContextValues& values, std::size_t i, std::size_t j, double threshold) const override;
+    Upper upper(ContextValues& values, std::size_t i, std::size_t j,
+                double threshold) const override;
     double radius(double observations, double rounds, double n_features) const override;
     bool reads_gram() const override { return false; }
     bool reads_hessian() const override { return true; }
@@ -96,12 +99,14 @@ struct Thompson : Laplace {
 // at arm i; question (i, K) is "do i and K disagree?".
 struct Anchor : Laplace {
     explicit Anchor(double s) : Laplace(s) {}
-    Upper upper(ContextValues& values, std::size_t i, std::size_t j, double threshold) const override;
+    Upper upper(ContextValues& values, std::size_t i, std::size_t j,
+                double threshold) const override;
     // Constant: exploration already guards against early errors.
     double radius(double, double, double) const override { return scale; }
     double threshold(double gap) const override { return gap; }
     double as_probability(double value) const override { return value; }
-    std::size_t question_to_refine(ContextValues& values, std::size_t i, std::size_t j) const override;
+    std::size_t question_to_refine(ContextValues& values, std::size_t i,
+                                   std::size_t j) const override;
     double min_value() const override { return -1.0; }
     bool takes_labels() const override { return false; }
     bool compares_with_last() const override { return true; }
@@ -110,10 +115,12 @@ struct Anchor : Laplace {
 // The supervised comparator: UCB(γ_i) − LCB(γ_j), with one question per arm ("is it wrong?").
 struct Supervised : UssPd {
     explicit Supervised(Ellipsoid e) : UssPd(e) {}
-    Upper upper(ContextValues& values, std::size_t i, std::size_t j, double threshold) const override;
+    Upper upper(ContextValues& values, std::size_t i, std::size_t j,
+                double threshold) const override;
     double threshold(double gap) const override { return gap; }
     double as_probability(double value) const override { return value; }
-    std::size_t question_to_refine(ContextValues& values, std::size_t i, std::size_t j) const override;
+    std::size_t question_to_refine(ContextValues& values, std::size_t i,
+                                   std::size_t j) const override;
     double min_value() const override { return -1.0; }
     bool takes_labels() const override { return false; }
     bool per_arm() const override { return true; }

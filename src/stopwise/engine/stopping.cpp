@@ -24,7 +24,8 @@ StoppingTest::StoppingTest(const Config& config, ContextValues& values, Workspac
     comparisons.assign(config.n_pairs(), std::nullopt);
 }
 
-// The first arm i with C_j − C_i > p̃_ij(x)·g̃_ij(x) for all j > i, or the last (the paper, Lemma 2).
+// The first arm i with C_j − C_i > p̃_ij(x)·g̃_ij(x) for all j > i, or the last (the paper, Lemma
+// 2).
 std::size_t StoppingTest::stop() {
     return first_passing_arm(config_.n_arms, [&](std::size_t i) { return passes(i); });
 }
@@ -33,16 +34,16 @@ std::size_t StoppingTest::stop() {
 // terminates because `ContextValues::refine` eventually settles every outcome.
 bool StoppingTest::passes(std::size_t i) {
     while (true) {
-        Outcome all{Verdict::wins};
-        const std::size_t deeper = config_.last() - i;
-        for (std::size_t step = 0; step < deeper && all.verdict != Verdict::loses; ++step) {
+        Outcome outcome{Verdict::wins};
+        const std::size_t n_deeper = config_.last() - i;
+        for (std::size_t step = 0; step < n_deeper && outcome.verdict != Verdict::loses; ++step) {
             std::size_t j = beaten_by_[i] + step;  // first the arm that won last time
-            if (j >= config_.n_arms) j -= deeper;
-            all = both(all, wins(i, j));
-            if (all.verdict == Verdict::loses) beaten_by_[i] = j;
+            if (j >= config_.n_arms) j -= n_deeper;
+            outcome = both(outcome, wins(i, j));
+            if (outcome.verdict == Verdict::loses) beaten_by_[i] = j;
         }
-        if (all.verdict != Verdict::unsure) return all.verdict == Verdict::wins;
-        values_.refine(all.i, all.j);
+        if (outcome.verdict != Verdict::unsure) return outcome.verdict == Verdict::wins;
+        values_.refine(outcome.i, outcome.j);
     }
 }
 

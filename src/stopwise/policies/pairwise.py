@@ -66,7 +66,7 @@ class PairwisePolicy(Policy):
         options, features = self.options, self._configured
         forced, n_pairs = options.forced_rounds, len(self.cascade.pairs())
         return native.Learner(
-            self.rule.in_engine(self.cascade.n_arms),
+            self.rule.native_rule(self.cascade.n_arms),
             features.native_maps,
             gaps=self.cascade.gaps.ravel().tolist(),
             ridge=options.ridge,
@@ -268,7 +268,7 @@ class PairwisePolicy(Policy):
     def labels(self) -> LabelCounts:
         """The numbers of requested, received and missing labels (docs/labels.md)."""
         learner = self._learner
-        return LabelCounts(learner.asked, learner.labels, learner.missing, learner.fixed_depth)
+        return LabelCounts(learner.requested, learner.labels, learner.missing, learner.fixed_depth)
 
     def theta(self, i: int, j: int) -> Floats:
         """Return θ̂_ij, the exact estimate of a pair from all observations so far."""

@@ -293,16 +293,16 @@ class EngineSteps:
         if stages is None and len(revealed):
             raise _nothing_revealed(arm, len(revealed))
         if stages is None or arm == len(stages.reveals):  # no decision can use revealed values
-            self._steps.give(code, [])
+            self._steps.add_output(code, [])
             return
         values = flat_numbers(revealed, "revealed")
         if len(values) != stages.reveals[arm]:
             raise InvalidContextError(
                 f"arm {arm} must reveal {stages.reveals[arm]} values (reveals=), got {len(values)}"
             )
-        refused = self._steps.give(code, values.tolist())
-        if refused is not None:
-            self._features.raise_invalid(np.array([*self._steps.context, *values]), *refused)
+        invalid = self._steps.add_output(code, values.tolist())
+        if invalid is not None:
+            self._features.raise_invalid(np.array([*self._steps.context, *values]), *invalid)
 
     def run_all(self) -> None:
         """Run every arm, whatever the rule decides."""
@@ -312,7 +312,7 @@ class EngineSteps:
 
     def follow(self, ended: bool) -> None:
         """Stop or continue here, overriding `next`."""
-        self._steps.follow(ended)
+        self._steps.set_ended(ended)
 
     def decision(self) -> Decision:
         """Return the decision to stop here."""

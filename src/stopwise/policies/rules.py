@@ -16,7 +16,7 @@ class Rule(Protocol):
     takes_labels: ClassVar[bool]  # labels can lower the upper bound
     always_explores: ClassVar[bool]  # explores by default
 
-    def in_engine(self, n_arms: int) -> native.Rule:
+    def native_rule(self, n_arms: int) -> native.Rule:
         """Return the rule of the engine."""
         ...
 
@@ -36,7 +36,7 @@ class Ellipsoid:
         real("sigma", self.sigma, above=0)
         real("kappa", self.kappa, above=0, most=0.25)
 
-    def in_engine(self, n_arms: int) -> native.Rule:
+    def native_rule(self, n_arms: int) -> native.Rule:
         """Return the rule of the engine."""
         return native.UssPd(native.Ellipsoid(self.sigma, self.kappa, self.delta, n_arms))
 
@@ -53,7 +53,7 @@ class RegularizedEllipsoid(Ellipsoid):
         real("lam", self.lam, least=1e-9)
         real("S", self.S, least=0)
 
-    def in_engine(self, n_arms: int) -> native.Rule:
+    def native_rule(self, n_arms: int) -> native.Rule:
         """Return the rule of the engine."""
         ellipsoid = native.Ellipsoid(self.sigma, self.kappa, self.delta, n_arms)
         return native.UssPdRidge(ellipsoid, self.lam, self.S)
@@ -70,7 +70,7 @@ class Laplace:
     def __post_init__(self) -> None:
         real("z", self.z, least=0)
 
-    def in_engine(self, n_arms: int) -> native.Rule:
+    def native_rule(self, n_arms: int) -> native.Rule:
         """Return the rule of the engine."""
         return native.Laplace(self.z)
 
@@ -86,7 +86,7 @@ class Anchor:
     def __post_init__(self) -> None:
         real("z", self.z, least=0)
 
-    def in_engine(self, n_arms: int) -> native.Rule:
+    def native_rule(self, n_arms: int) -> native.Rule:
         """Return the rule of the engine."""
         return native.Anchor(self.z)
 
@@ -102,6 +102,6 @@ class PosteriorDraw:
     def __post_init__(self) -> None:
         real("scale", self.scale, least=0)
 
-    def in_engine(self, n_arms: int) -> native.Rule:
+    def native_rule(self, n_arms: int) -> native.Rule:
         """Return the rule of the engine."""
         return native.Thompson(self.scale)

@@ -25,8 +25,8 @@ class USSLaplace(PairwisePolicy):
     H_ij = Σ μ'(φ_sᵀθ̂)·φ_sφ_sᵀ + ridge·I is the Hessian of the pair's log posterior at θ̂, so the
     second term is z_t standard deviations of the logit. It is wider in the first rounds t, because
     early errors may never be revisited. g̃_ij is the upper bound on the gain of continuing where i
-    and j disagree, estimated from labels; without labels it is 1 (docs/labels.md). Unlike `USSPD`,
-    it has no regret bound, but on real cascades it learns much faster.
+    and j disagree, estimated from labels; without labels it is 1 (docs/labels-method.md). Unlike
+    `USSPD`, it has no regret bound, but on real cascades it learns much faster.
 
     Parameters
     ----------

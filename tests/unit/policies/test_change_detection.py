@@ -14,7 +14,7 @@ from tests.helpers import archive
 from tests.helpers.cascades import Simulated, simulated
 
 COSTS = (0.02, 0.08, 0.1)
-BLOCK, UNIT = Adwin.TESTED, Adwin.UNIT
+BLOCK, UNIT = Adwin.TEST_BATCH, Adwin.RESIDUAL_UNIT
 BUCKETS, SMALLEST_SHIFT = 48, 0.1  # per window; in standard deviations
 
 

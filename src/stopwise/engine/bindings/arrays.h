@@ -20,8 +20,8 @@ using Table = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using NumpyNumbers = nb::ndarray<nb::numpy, double>;
 using Numbers1 = Vector<const double>;
 
-inline void require(bool fits, const char* what) {
-    if (!fits) throw std::invalid_argument(what);
+inline void require(bool condition, const char* message) {
+    if (!condition) throw std::invalid_argument(message);
 }
 
 template <class Array, class... Sizes>

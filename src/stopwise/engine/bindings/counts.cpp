@@ -31,7 +31,8 @@ void bind_counts(nb::module_& m) {
         .def("__init__",
              [](SharedCounts* self, std::size_t n_arms, std::vector<double> gaps,
                 std::uint64_t seed) {
-                 require(n_arms >= 2 && gaps.size() == n_arms * n_arms, "gaps must have shape (K, K)");
+                 require(n_arms >= 2 && gaps.size() == n_arms * n_arms,
+                         "gaps must have shape (K, K)");
                  new (self) SharedCounts(PairCounts(n_arms, std::move(gaps), seed));
              },
              "n_arms"_a, "gaps"_a, "seed"_a)

@@ -14,12 +14,13 @@ namespace stopwise {
 void bind_drift(nb::module_& m) {
     nb::class_<Change>(m, "Change")
         .def_ro("round", &Change::round)
-        .def_prop_ro("pair", [](const Change& change) { return std::make_pair(change.i, change.j); })
+        .def_prop_ro("pair",
+                     [](const Change& change) { return std::make_pair(change.i, change.j); })
         .def_ro("before", &Change::before)
         .def_ro("after", &Change::after)
         .def_ro("noticed", &Change::noticed);
     nb::class_<Adwin>(m, "Adwin")
-        .def(nb::init<double>(), "chance"_a)
+        .def(nb::init<double>(), "false_alarm"_a)
         .def("add",
              [](Adwin& window, std::int64_t rows, std::int64_t sum, std::int64_t squares,
                 std::int64_t disagreed,
@@ -39,9 +40,9 @@ void bind_drift(nb::module_& m) {
                          }
                          return rows;
                      })
-        .def_prop_ro_static("UNIT", [](nb::handle) { return kResidualUnit; })
-        .def_prop_ro_static("TESTED", [](nb::handle) { return kTestBatch; })
-        .def_prop_ro_static("CHANCE", [](nb::handle) { return kFalseAlarm; });
+        .def_prop_ro_static("RESIDUAL_UNIT", [](nb::handle) { return kResidualUnit; })
+        .def_prop_ro_static("TEST_BATCH", [](nb::handle) { return kTestBatch; })
+        .def_prop_ro_static("FALSE_ALARM", [](nb::handle) { return kFalseAlarm; });
 }
 
 }  // namespace stopwise

@@ -58,7 +58,7 @@ std::optional<std::tuple<std::size_t, std::size_t, std::size_t, bool>> rows(
     nb::gil_scoped_release released;
     for (std::size_t t = 0; t < X.shape(0); ++t) {
         const double* const context = X.data() + t * maps.context_dim();
-        const auto invalid = maps.fill_own(context, out.data() + t * maps.width());
+        const auto invalid = maps.fill_native(context, out.data() + t * maps.width());
         if (invalid) return std::make_tuple(t, invalid->slot, invalid->coordinate, invalid->finite);
     }
     return std::nullopt;
@@ -69,7 +69,8 @@ std::vector<std::optional<StandardTuple>> standards(const FeatureMaps& maps) {
     for (std::size_t s = 0; s < maps.slots(); ++s) {
         standards.emplace_back();
         const auto& map = maps.slot(s).standard;
-        if (map) standards.back() = {map->degree, map->center, map->scale, map->two_valued, map->size};
+        if (!map) continue;
+        standards.back() = {map->degree, map->center, map->scale, map->two_valued, map->size};
     }
     return standards;
 }

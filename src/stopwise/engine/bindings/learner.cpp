@@ -1,7 +1,7 @@
 // Python bindings of the learner.
 //
-// Threads may share a learner. Waiting threads release the GIL, and long calls release it while they
-// run.
+// Threads may share a learner. Waiting threads release the GIL, and long calls release it while
+// they run.
 #include "learner.h"
 
 #include <nanobind/stl/map.h>
@@ -19,11 +19,11 @@
 namespace stopwise {
 
 void SharedLearner::note_size() {
-    constexpr double kLong = 6e6;  // multiplications
+    constexpr double kSlowRound = 6e6;  // multiplications
     const Config& config = value.state().config();
     const auto rows = static_cast<double>(value.state().estimates().history().rows() + 1);
     const auto width = static_cast<double>(config.width);
-    slow = rows * width * width * static_cast<double>(config.questions.size()) > kLong;
+    slow = rows * width * width * static_cast<double>(config.questions.size()) > kSlowRound;
 }
 
 namespace {
@@ -41,23 +41,23 @@ using EvidenceTuple =
     std::tuple<std::size_t, std::size_t, double, double, double, bool, double,
                std::optional<std::uint8_t>, double>;
 
-// A contiguous buffer of doubles of a Python object. Faster than an ndarray, for calls made in every
-// round.
+// A contiguous buffer of doubles of a Python object. Faster than an ndarray, for calls made in
+// every round.
 class Doubles {
 public:
     explicit Doubles(nb::handle object)
-        : held_(PyObject_GetBuffer(object.ptr(), &view_, PyBUF_ND | PyBUF_FORMAT) == 0) {
-        if (!held_) PyErr_Clear();
+        : acquired_(PyObject_GetBuffer(object.ptr(), &view_, PyBUF_ND | PyBUF_FORMAT) == 0) {
+        if (!acquired_) PyErr_Clear();
     }
     ~Doubles() {
-        if (held_) PyBuffer_Release(&view_);
+        if (acquired_) PyBuffer_Release(&view_);
     }
     Doubles(const Doubles&) = delete;
     Doubles& operator=(const Doubles&) = delete;
 
     // The numbers; null unless the buffer has ``least`` to ``most`` doubles.
     const double* data(std::size_t least, std::size_t most) const {
-        const bool doubles = held_ && view_.ndim == 1 && view_.format != nullptr &&
+        const bool doubles = acquired_ && view_.ndim == 1 && view_.format != nullptr &&
                              std::strcmp(view_.format, "d") == 0 &&
                              reinterpret_cast<std::uintptr_t>(view_.buf) % alignof(double) == 0;
         if (!doubles) return nullptr;
@@ -72,7 +72,7 @@ public:
 
 private:
     Py_buffer view_;
-    bool held_;
+    bool acquired_;
 };
 
 // None if the context is invalid or not an array of doubles of the right length.
@@ -88,7 +88,8 @@ std::optional<Trace> decide(SharedLearner& shared, nb::handle context) {
 }
 
 void check_contexts(const SharedLearner& shared, const Contexts& contexts) {
-    require(contexts.shape(1) == shared.maps->caller_dim(), "contexts have a wrong number of columns");
+    require(contexts.shape(1) == shared.maps->caller_dim(),
+            "contexts have a wrong number of columns");
 }
 
 // Write the stops of the policy and of the rule.
@@ -162,13 +163,15 @@ void explore_many(SharedLearner& shared, const Vector<unsigned char>& explored) 
 
 // The first invalid coordinate of the contexts.
 std::optional<InvalidCoordinateTuple> find_invalid(SharedLearner& shared, const Contexts& contexts,
-                                    const Answers& answers, const Counts& answered) {
+                                                   const Answers& answers,
+                                                   const Counts& answered) {
     const Record record(shared, contexts, answers, answered);
     return shared.long_call([&]() -> std::optional<InvalidCoordinateTuple> {
         for (std::size_t t = 0; t < record.n(); ++t) {
             const auto invalid = shared.value.find_invalid(record.context(t));
             if (invalid) {
-                return InvalidCoordinateTuple(t, invalid->slot, invalid->coordinate, invalid->finite);
+                return InvalidCoordinateTuple(t, invalid->slot, invalid->coordinate,
+                                              invalid->finite);
             }
         }
         return std::nullopt;
@@ -201,8 +204,8 @@ std::optional<Learned> observe(SharedLearner& shared, nb::handle context, std::s
 
 // The same with the answers to the questions.
 std::optional<Learned> observe_answers(SharedLearner& shared, const Numbers1& context,
-                                       std::size_t stop,
-                        std::size_t rule_stop, const Bytes& answers) {
+                                       std::size_t stop, std::size_t rule_stop,
+                                       const Bytes& answers) {
     const Options& options = shared.options;
     require(stop < options.n_arms && has_shape(answers, options.n_questions()),
             "invalid stop or number of answers");
@@ -234,9 +237,9 @@ bool label(SharedLearner& shared, const Numbers1& context, std::size_t rule_stop
     return shared.call([&] { return shared.value.label(partial, label); });
 }
 
-// Run recorded rounds with valid contexts in order. The learner does not learn from a stop at an arm
-// whose answer is unknown, unless the round ended early because an arm ``failed``. If the label of a
-// round is requested, it is used where ``labelled``: which arms were ``right``.
+// Run recorded rounds with valid contexts in order. The learner does not learn from a stop at an
+// arm whose answer is unknown, unless the round ended early because an arm ``failed``. If the label
+// of a round is requested, it is used where ``labelled``: which arms were ``right``.
 std::vector<Change> run(SharedLearner& shared, const Contexts& contexts, const Answers& answers,
                         const Counts& answered, const Bytes& failed,
                         const std::optional<Answers>& right, const std::optional<Bytes>& labelled,
@@ -267,7 +270,7 @@ std::vector<Change> run(SharedLearner& shared, const Contexts& contexts, const A
         changes.insert(changes.end(), learned.changes.begin(), learned.changes.end());
         if (!learned.request || !right || labelled->data()[t] == 0) return;
         learner.label(partial, {arms, trace.rule_stop, right->data() + t * options.n_arms,
-                              partial.differ, learned.request});
+                                partial.differ, learned.request});
     };
     shared.long_call([&] {
         for (std::size_t t = 0; t < record.n(); ++t) run_round(t);
@@ -288,9 +291,9 @@ std::vector<Change> learn(SharedLearner& shared, const Contexts& contexts, const
             if (partial.arms == 0) continue;
             const std::size_t stop = partial.arms - 1;
             require(rule_stops.data()[t] >= 0, "invalid rule_stop");
-            const auto ruled = static_cast<std::size_t>(rule_stops.data()[t]);
-            const auto learned =
-                shared.value.observe(partial, {stop, std::min(ruled, stop), partial.differ, false});
+            const auto rule_stop = static_cast<std::size_t>(rule_stops.data()[t]);
+            const auto learned = shared.value.observe(
+                partial, {stop, std::min(rule_stop, stop), partial.differ, false});
             require(learned.has_value(), "invalid context");
             changes.insert(changes.end(), learned->changes.begin(), learned->changes.end());
         }
@@ -299,15 +302,16 @@ std::vector<Change> learn(SharedLearner& shared, const Contexts& contexts, const
     return changes;
 }
 
-// The comparisons of arms up to ``stop``; if ``exact``, with exact estimates, which are stored in the
-// trace. None if an estimate does not converge.
+// The comparisons of arms up to ``stop``; if ``exact``, with exact estimates, which are stored in
+// the trace. None if an estimate does not converge.
 std::optional<std::vector<EvidenceTuple>> evidence(SharedLearner& shared, Trace& trace,
                                                    std::size_t stop, bool exact) {
     const Options& options = shared.options;
     require(stop < options.n_arms, "arm index out of range");
     return shared.long_call([&]() -> std::optional<std::vector<EvidenceTuple>> {
         Learner& learner = shared.value;
-        require(trace.comparisons.size() == options.n_pairs(), "the trace belongs to another learner");
+        require(trace.comparisons.size() == options.n_pairs(),
+                "the trace belongs to another learner");
         std::vector<EvidenceTuple> evidence;
         if (trace.reason != Reason::rule) return evidence;
         if (exact && trace.revision == learner.state().revision()) {  // not learned since
@@ -317,12 +321,13 @@ std::optional<std::vector<EvidenceTuple>> evidence(SharedLearner& shared, Trace&
         }
         for (std::size_t i = 0; i <= stop; ++i) {
             for (std::size_t j = i + 1; j < options.n_arms; ++j) {
-                const std::optional<Comparison>& compared = trace.comparisons[options.pair(i, j)];
-                if (!compared) continue;
+                const std::optional<Comparison>& comparison = trace.comparisons[options.pair(i, j)];
+                if (!comparison) continue;
                 evidence.emplace_back(i, j, options.gap(i, j),
-                                      options.rule->as_probability(compared->estimate),
-                                   options.rule->as_probability(compared->upper), compared->won,
-                                   compared->gain, compared->through, compared->response);
+                                      options.rule->as_probability(comparison->estimate),
+                                      options.rule->as_probability(comparison->upper),
+                                      comparison->won, comparison->gain, comparison->through,
+                                      comparison->response);
             }
         }
         return evidence;
@@ -367,7 +372,8 @@ std::pair<NumpyNumbers, NumpyNumbers> gram(SharedLearner& shared, std::size_t qu
 
 double observations(SharedLearner& shared, std::size_t question) {
     check_question(shared, question);
-    return shared.short_call([&] { return shared.value.state().estimates().observations(question); });
+    return shared.short_call(
+        [&] { return shared.value.state().estimates().observations(question); });
 }
 
 double radius(SharedLearner& shared, std::size_t question) {
@@ -389,12 +395,13 @@ std::map<std::string, std::int64_t> effort(SharedLearner& shared) {
 
 // The number of fits, and the maps.
 std::pair<std::int64_t, FeatureMaps> fitted_maps(SharedLearner& shared) {
-    return shared.short_call([&] { return std::make_pair(shared.value.fits(), shared.value.maps()); });
+    return shared.short_call(
+        [&] { return std::make_pair(shared.value.fits(), shared.value.maps()); });
 }
 
 // A locked call of a function of the learner.
 template <class Function>
-auto read(Function function) {
+auto locked_read(Function function) {
     return [function](SharedLearner& shared) {
         return shared.short_call([&] { return function(shared.value); });
     };
@@ -440,7 +447,7 @@ void bind_learner(nb::module_& m) {
         .def("run", &run, "contexts"_a, "answers"_a, "answered"_a, "failed"_a, "right"_a.none(),
              "labelled"_a.none(), "stops"_a.noconvert())
         .def("learn", &learn, "contexts"_a, "answers"_a, "answered"_a, "rule_stops"_a)
-        .def("watch", read([](Learner& learner) { learner.watch(); }))
+        .def("watch", locked_read([](Learner& learner) { learner.watch(); }))
         .def("evidence", &evidence, "trace"_a, "stop"_a, "exact"_a)
         .def("theta", &theta, "question"_a)
         .def("gram", &gram, "question"_a)
@@ -449,18 +456,21 @@ void bind_learner(nb::module_& m) {
         .def("save", &save)
         .def("restore", &restore, "saved"_a)
         .def("fitted_maps", &fitted_maps)
-        .def_prop_ro("rounds", read([](const Learner& learner) { return learner.rounds(); }))
-        .def_prop_ro("labels",
-                     read([](const Learner& learner) { return learner.state().labels().learned(); }))
-        .def_prop_ro("asked",
-                     read([](const Learner& learner) { return learner.state().labels().requested(); }))
-        .def_prop_ro("missing",
-                     read([](const Learner& learner) { return learner.state().labels().missing(); }))
-        .def_prop_ro("fixed_depth", read([](const Learner& learner) {
+        .def_prop_ro("rounds", locked_read([](const Learner& learner) { return learner.rounds(); }))
+        .def_prop_ro("labels", locked_read([](const Learner& learner) {
+                         return learner.state().labels().learned();
+                     }))
+        .def_prop_ro("requested", locked_read([](const Learner& learner) {
+                         return learner.state().labels().requested();
+                     }))
+        .def_prop_ro("missing", locked_read([](const Learner& learner) {
+                         return learner.state().labels().missing();
+                     }))
+        .def_prop_ro("fixed_depth", locked_read([](const Learner& learner) {
                          return learner.state().labels().fixed_depth();
                      }))
-        .def_prop_ro("fits", read([](const Learner& learner) { return learner.fits(); }))
-        .def_prop_ro("nbytes", read([](const Learner& learner) { return learner.nbytes(); }))
+        .def_prop_ro("fits", locked_read([](const Learner& learner) { return learner.fits(); }))
+        .def_prop_ro("nbytes", locked_read([](const Learner& learner) { return learner.nbytes(); }))
         .def_prop_ro("effort", &effort);
     bind_round(m);
 }

@@ -12,14 +12,15 @@
 namespace stopwise {
 
 struct SharedLearner : Locked<Learner> {
-    SharedLearner(Options chosen, std::shared_ptr<const FeatureMaps> given)
-        : Locked(Learner(chosen, *given)), options(std::move(chosen)), maps(std::move(given)) {}
+    SharedLearner(Options initial_options, std::shared_ptr<const FeatureMaps> initial_maps)
+        : Locked(Learner(initial_options, *initial_maps)), options(std::move(initial_options)),
+          maps(std::move(initial_maps)) {}
 
     // Update `slow`: whether a single round takes so long that calls should release the GIL.
     void note_size();
 
-    // Initial values, which calls read without the lock: the format of a context does not change when
-    // maps are fitted.
+    // Initial values, which calls read without the lock: the format of a context does not change
+    // when maps are fitted.
     const Options options;
     const std::shared_ptr<const FeatureMaps> maps;
 };

@@ -19,7 +19,8 @@ struct SharedRound {
 
 SharedRound start(std::shared_ptr<SharedLearner> learner, std::vector<double> context) {
     const FeatureMaps& maps = *learner->maps;
-    require(maps.revealed() || context.size() == maps.caller_dim(), "the context has a wrong length");
+    require(maps.revealed() || context.size() == maps.caller_dim(),
+            "the context has a wrong length");
     Round round = learner->call([&] { return Round(learner->value, std::move(context)); });
     return {std::move(learner), std::move(round)};
 }
@@ -29,7 +30,7 @@ std::optional<std::size_t> next(SharedRound& shared) {
 }
 
 // Slot and coordinate of an invalid number, and whether it is finite.
-std::optional<std::tuple<std::size_t, std::size_t, bool>> give(
+std::optional<std::tuple<std::size_t, std::size_t, bool>> add_output(
     SharedRound& shared, unsigned code, const std::vector<double>& revealed) {
     const FeatureMaps& maps = *shared.learner->maps;
     const auto invalid = shared.learner->short_call([&] {
@@ -39,7 +40,7 @@ std::optional<std::tuple<std::size_t, std::size_t, bool>> give(
         if (maps.revealed() && arm + 1 < maps.n_arms()) {
             check_dim(maps, state.context.size() + revealed.size(), arm + 1);
         }
-        return shared.round.give(shared.learner->value, code, revealed);
+        return shared.round.add_output(shared.learner->value, code, revealed);
     });
     if (!invalid) return std::nullopt;
     return std::make_tuple(invalid->slot, invalid->coordinate, invalid->finite);
@@ -59,19 +60,20 @@ using RoundTuple =
                std::optional<std::size_t>, bool, bool>;
 
 RoundTuple values_of(const RoundState& state) {
-    return {state.context, state.codes, state.rule_stop, state.evaluated, state.run_all, state.ended};
+    return {state.context,   state.codes,   state.rule_stop,
+            state.evaluated, state.run_all, state.ended};
 }
 
 // A locked read of the state of a round.
 template <class Function>
-auto look(Function function) {
+auto locked_read(Function function) {
     return [function](SharedRound& shared) {
         return shared.learner->short_call([&] { return function(shared.round.state()); });
     };
 }
 
-SharedRound resumed(std::shared_ptr<SharedLearner> learner, const RoundTuple& values,
-                    const Trace& trace) {
+SharedRound resume(std::shared_ptr<SharedLearner> learner, const RoundTuple& values,
+                   const Trace& trace) {
     const auto& [context, codes, rule_stop, evaluated, run_all, ended] = values;
     const FeatureMaps& maps = *learner->maps;
     const std::size_t n_arms = maps.n_arms();
@@ -85,7 +87,8 @@ SharedRound resumed(std::shared_ptr<SharedLearner> learner, const RoundTuple& va
     const std::vector<unsigned char> differ = differing(codes, n_arms);
     require(!maps.find_invalid({context.data(), codes.size(), differ.data()}),
             "the context is invalid for the features");
-    return {std::move(learner), Round({context, codes, rule_stop, evaluated, run_all, ended, trace})};
+    return {std::move(learner),
+            Round({context, codes, rule_stop, evaluated, run_all, ended, trace})};
 }
 
 }  // namespace
@@ -102,28 +105,29 @@ void bind_round(nb::module_& m) {
         .def_ro("changes", &Learned::changes);
     nb::class_<SharedRound>(m, "Round")
         .def("next", &next)
-        .def("give", &give, "code"_a, "revealed"_a)
+        .def("add_output", &add_output, "code"_a, "revealed"_a)
         .def("run_all",
              [](SharedRound& shared) {
                  shared.learner->short_call([&] { shared.round.run_all(); });
              })
-        .def("follow",
+        .def("set_ended",
              [](SharedRound& shared, bool ended) {
-                 shared.learner->short_call([&] { shared.round.follow(ended); });
+                 shared.learner->short_call([&] { shared.round.set_ended(ended); });
              },
              "ended"_a)
         .def("learn", &learn)
-        .def("state", look([](const RoundState& state) { return values_of(state); }))
-        .def_prop_ro("context", look([](const RoundState& state) { return state.context; }))
-        .def_prop_ro("answered", look([](const RoundState& state) { return state.codes.size(); }))
+        .def("state", locked_read([](const RoundState& state) { return values_of(state); }))
+        .def_prop_ro("context", locked_read([](const RoundState& state) { return state.context; }))
+        .def_prop_ro("answered",
+                     locked_read([](const RoundState& state) { return state.codes.size(); }))
         .def_prop_ro("rule_stop",
                      [](SharedRound& shared) {
                          return shared.learner->short_call(
                              [&] { return shared.round.rule_stop(shared.learner->value); });
                      })
-        .def_prop_ro("trace", look([](const RoundState& state) { return state.trace; }));
+        .def_prop_ro("trace", locked_read([](const RoundState& state) { return state.trace; }));
     m.def("start_round", &start, "learner"_a, "context"_a);
-    m.def("resume_round", &resumed, "learner"_a, "values"_a, "trace"_a);
+    m.def("resume_round", &resume, "learner"_a, "values"_a, "trace"_a);
 }
 
 }  // namespace stopwise

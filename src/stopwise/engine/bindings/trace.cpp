@@ -11,8 +11,8 @@ namespace {
 // Of a pair: p̂, p̃, gain, share of labels received, intermediate arm, whether it won.
 using ComparisonTuple =
     std::tuple<double, double, double, double, std::optional<std::uint8_t>, bool>;
-// Reason, stop, stop of the rule, exploration flag, number, revision, features, and the comparison of
-// each pair.
+// Reason, stop, stop of the rule, exploration flag, number, revision, features, and the comparison
+// of each pair.
 using TraceTuple = std::tuple<int, std::size_t, std::size_t, bool, std::int64_t, std::int64_t,
                               std::vector<double>, std::vector<std::optional<ComparisonTuple>>>;
 
@@ -20,7 +20,8 @@ TraceTuple values_of(const Trace& trace) {
     std::vector<std::optional<ComparisonTuple>> comparisons;
     for (const std::optional<Comparison>& c : trace.comparisons) {
         comparisons.emplace_back();
-        if (c) comparisons.back() = {c->estimate, c->upper, c->gain, c->response, c->through, c->won};
+        if (!c) continue;
+        comparisons.back() = {c->estimate, c->upper, c->gain, c->response, c->through, c->won};
     }
     return {static_cast<int>(trace.reason), trace.stop,     trace.rule_stop,
             trace.explored,                 trace.number,   trace.revision,
@@ -31,10 +32,10 @@ Trace trace_of(const TraceTuple& values) {
     const auto& [reason, stop, rule_stop, explored, number, revision, row, comparisons] = values;
     require(reason >= 0 && reason <= static_cast<int>(Reason::fixed_by_labels), "invalid trace");
     Trace trace{static_cast<Reason>(reason), stop, rule_stop, explored, number, revision, row, {}};
-    for (const std::optional<ComparisonTuple>& compared : comparisons) {
+    for (const std::optional<ComparisonTuple>& comparison : comparisons) {
         trace.comparisons.emplace_back();
-        if (!compared) continue;
-        const auto& [estimate, upper, gain, response, through, won] = *compared;
+        if (!comparison) continue;
+        const auto& [estimate, upper, gain, response, through, won] = *comparison;
         trace.comparisons.back() = {estimate, upper, gain, response, through, won};
     }
     return trace;

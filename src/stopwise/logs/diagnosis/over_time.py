@@ -29,12 +29,12 @@ def over_time(rows: Sample, pairs: Sequence[tuple[int, int]], predicted: Floats)
     order = np.argsort(rows.number)
     changes: list[Change] = []
     number, d = rows.number[order], rows.differ[order].astype(np.int64)
-    unit, block = int(Adwin.UNIT), Adwin.TESTED
+    unit, block = int(Adwin.RESIDUAL_UNIT), Adwin.TEST_BATCH
     r = unit * d - np.rint(unit * predicted[order]).astype(np.int64)
     starts = np.arange(0, rows.n, block)
     sums = np.array([np.add.reduceat(x, starts) for x in (np.ones_like(d), r, r * r, d)])
     for k, pair in enumerate(pairs):
-        window = Adwin(Adwin.CHANCE / len(pairs))
+        window = Adwin(Adwin.FALSE_ALARM / len(pairs))
         for start, block_sums in zip(starts.tolist(), sums[:, :, k].T.tolist(), strict=True):
             count, total, squares, disagreed = block_sums
             cut = window.add(count, total, squares, disagreed, int(number[start]))
