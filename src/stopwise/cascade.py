@@ -193,7 +193,7 @@ class Cascade:
         return list(combinations(range(self.n_arms), 2))
 
     def differences(self, other: "Cascade") -> list[str]:
-        """Describe each difference between this cascade and a later one.
+        """Describe each difference between this cascade and another one, this one first.
 
         Rounding errors are ignored, so the list can be empty for unequal cascades, such as one
         created from costs and one from cumulative costs.
@@ -201,23 +201,24 @@ class Cascade:
         Examples
         --------
         >>> Cascade([0.1, 0.24]).differences(Cascade([0.1, 0.3]))
-        ["arm 'arm 1' cost 0.24, now 0.3"]
+        ["cost of 'arm 1': 0.24 vs 0.3"]
         """
-        changes: list[str] = []
+        differences: list[str] = []
         if self.n_arms != other.n_arms:
-            changes.append(f"there were {self.n_arms} arms, now {other.n_arms}")
+            differences.append(f"number of arms: {self.n_arms} vs {other.n_arms}")
         for i in range(min(self.n_arms, other.n_arms)):
             if self.names[i] != other.names[i]:
-                changes.append(f"arm {i} was named {self.names[i]!r}, now {other.names[i]!r}")
+                differences.append(f"name of arm {i}: {self.names[i]!r} vs {other.names[i]!r}")
             # Tiny costs are compared at the scale of the complete cascade.
             cost_tolerance = SAME_COST * max(self._totals[-1], other._totals[-1])
-            for verb, before, after, tolerance in (
+            for quantity, mine, its, tolerance in (
                 ("cost", self.costs[i], other.costs[i], cost_tolerance),
-                ("had trade-off", self.tradeoff[i], other.tradeoff[i], 0.0),
+                ("trade-off", self.tradeoff[i], other.tradeoff[i], 0.0),
             ):
-                if not math.isclose(before, after, rel_tol=SAME_COST, abs_tol=tolerance):
-                    changes.append(f"arm {self.names[i]!r} {verb} {before:.12g}, now {after:.12g}")
-        return changes
+                if not math.isclose(mine, its, rel_tol=SAME_COST, abs_tol=tolerance):
+                    numbers = f"{mine:.12g} vs {its:.12g}"
+                    differences.append(f"{quantity} of {self.names[i]!r}: {numbers}")
+        return differences
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values for `from_dict`."""

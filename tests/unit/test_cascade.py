@@ -149,13 +149,13 @@ def test_differences_describes_each_change() -> None:
     before = Cascade([0.01, 0.24, 0.25], NAMES)
     assert before.differences(Cascade([0.01, 0.24, 0.25], NAMES)) == []
     assert before.differences(Cascade([0.02, 0.24], ["age", "glucose"], tradeoff=[1, 2])) == [
-        "there were 3 arms, now 2",
-        "arm 0 was named 'history', now 'age'",
-        "arm 'history' cost 0.01, now 0.02",
-        "arm 'glucose' had trade-off 1, now 2",
+        "number of arms: 3 vs 2",
+        "name of arm 0: 'history' vs 'age'",
+        "cost of 'history': 0.01 vs 0.02",
+        "trade-off of 'glucose': 1 vs 2",
     ]
     large, other = Cascade([1e20, 1e20]), Cascade([1e20, 1e20], tradeoff=[1, 1.5])
-    assert large.differences(other) == ["arm 'arm 1' had trade-off 1, now 1.5"]
+    assert large.differences(other) == ["trade-off of 'arm 1': 1 vs 1.5"]
 
 
 @pytest.mark.parametrize(

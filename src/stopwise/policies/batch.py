@@ -113,7 +113,7 @@ def run(
     """Play rounds from the outputs of all arms (see `Policy.run`)."""
     if outputs is None:
         raise InvalidOutputsError(
-            "run needs outputs of shape (n, K), or differ=, whether each pair of arms disagrees"
+            "run requires outputs of shape (n, K), or differ= with the disagreements of all pairs"
         )
     n, n_arms = rounds_in(as_table(contexts)), policy.cascade.n_arms
     right, labelled = None, None

@@ -38,14 +38,14 @@ def label_of(
     if (answer is None) == (right is None):
         number = "neither" if right is None else "both"
         raise InvalidOutputsError(
-            "pass either the right answer or right=[True, False, …], whether each arm that "
-            f"answered was right; got {number}"
+            "pass either the right answer or right=[True, False, …] (one value per arm that "
+            f"answered), got {number}"
         )
     if isinstance(done, Observation):
         if right is None:
             raise InvalidOutputsError(
                 "an Observation has no outputs to compare an answer with; pass right=[True, False, "
-                "…], whether each arm that answered was right"
+                "…] (one value per arm that answered)"
             )
         return Label(done, _checked_right(right, done.stop + 1))
     outputs = list(done.outputs)

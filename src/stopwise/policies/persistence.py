@@ -114,10 +114,11 @@ def decode(
     part = "cascade"  # for error messages
     try:
         saved_cascade = Cascade.from_dict(saved.cascade)
-        if cascade is not None and (changes := saved_cascade.differences(cascade)):
+        if cascade is not None and (differences := saved_cascade.differences(cascade)):
             raise CascadeMismatchError(
-                f"{path} was saved for another cascade: {'; '.join(changes)}. Its estimates apply "
-                "only to those arms and costs; create a new policy for the changed cascade"
+                f"{path} was saved for another cascade (saved vs requested): "
+                f"{'; '.join(differences)}. Its estimates apply only to the saved arms and costs; "
+                "create a new policy for the requested cascade"
             )
         parameters, part = dict(saved.parameters), "features"
         if saved.features is not None:
@@ -192,8 +193,8 @@ def _features(
     before, after = _without_names(spec), _without_names(bound.to_spec())
     if before != after or _probes(bound) != saved.probes:
         raise FeaturesMismatchError(
-            f"{path} was saved with other features: {before}, now {after} (or a function that "
-            "computes other values); pass the same feature map, or create a new policy"
+            f"{path} was saved with other features: {before}, not {after} (or with a function "
+            "that computes other values); pass the same feature map, or create a new policy"
         )
     return bound
 

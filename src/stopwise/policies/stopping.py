@@ -9,7 +9,7 @@ def first_passing(wins: Bools) -> Ints:
     """Return the first arm i that wins against every deeper arm j, or the last.
 
     ``wins[t, i, j]`` is whether C_j − C_i exceeds the upper bound of the pair in round t; only
-    i < j is read. The engine has the same test in ``first_passing.h``.
+    i < j is read. The engine has the same test in ``first_passing_arm.h``.
 
     Examples
     --------

@@ -444,10 +444,10 @@ def test_a_learner_state_of_the_wrong_length_or_plan_is_rejected(name: str, path
 @pytest.mark.parametrize(
     ("cascade", "difference"),
     [
-        (sw.Cascade([0.05, 0.2, 0.2], names=NAMES), "'model' cost 0.15, now 0.2"),
-        (sw.Cascade(CASCADE.costs, ["rule", "tree", "expert"]), "named 'model', now 'tree'"),
-        (sw.Cascade([0.05, 0.15], names=NAMES[:2]), "3 arms, now 2"),
-        (sw.Cascade(CASCADE.costs, NAMES, tradeoff=[1, 1, 2]), "trade-off 1, now 2"),
+        (sw.Cascade([0.05, 0.2, 0.2], names=NAMES), "cost of 'model': 0.15 vs 0.2"),
+        (sw.Cascade(CASCADE.costs, ["rule", "tree", "expert"]), "name of arm 1: 'model' vs 'tree'"),
+        (sw.Cascade([0.05, 0.15], names=NAMES[:2]), "number of arms: 3 vs 2"),
+        (sw.Cascade(CASCADE.costs, NAMES, tradeoff=[1, 1, 2]), "trade-off of 'expert': 1 vs 2"),
     ],
 )
 def test_load_names_the_difference_to_a_changed_cascade(

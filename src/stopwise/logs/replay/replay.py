@@ -380,8 +380,8 @@ def _candidate(
         return Candidate(text, policy, log, parameters)
     if not Path(text).is_file():
         raise UnknownPolicyError(
-            f"unknown policy {text!r}, and no such file; "
-            f"{suggestion(text, POLICIES)}, or name the file of a saved policy"
+            f"{text!r} is neither a policy nor the file of a saved policy; "
+            f"{suggestion(text, POLICIES)}"
         )
     policy = load(text, cascade=cascade)
     _check_fits(policy, text, log, cascade)
@@ -389,8 +389,10 @@ def _candidate(
 
 
 def _check_fits(policy: Policy, name: str, log: Log, cascade: Cascade) -> None:
-    if changes := policy.cascade.differences(cascade):
-        raise InvalidParameterError(f"{name} is for another cascade: {'; '.join(changes)}")
+    if differences := policy.cascade.differences(cascade):
+        raise InvalidParameterError(
+            f"{name} was saved for another cascade (saved vs requested): {'; '.join(differences)}"
+        )
     if policy.encoding not in (None, log.encoding.to_spec()):
         raise InvalidParameterError(
             f"{name} was saved with a different encoding than that of {log.path.name}; read the "

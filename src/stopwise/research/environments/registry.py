@@ -27,8 +27,8 @@ def make_environment(name: str, cascade: Cascade, **parameters: Any) -> Environm
     """
     if name not in ENVIRONMENTS:
         raise UnknownEnvironmentError(
-            f"unknown environment {name!r}; {suggestion(name, ENVIRONMENTS)}. Register custom "
-            "environments in ENVIRONMENTS, in a module that Dask workers import too"
+            f"unknown environment {name!r} (your own must be registered in ENVIRONMENTS); "
+            f"{suggestion(name, ENVIRONMENTS)}"
         )
     # Constructors take the cascade first, then different parameters.
     factory: Any = ENVIRONMENTS[name]

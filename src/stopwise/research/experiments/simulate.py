@@ -66,9 +66,9 @@ def simulate(
     >>> run.stops.shape, bool(run.regret[-1] >= 0)
     ((200,), True)
     """
-    if changes := policy.cascade.differences(environment.cascade):
+    if differences := policy.cascade.differences(environment.cascade):
         raise CascadeMismatchError(
-            f"policy and environment must have the same cascade: {'; '.join(changes)}"
+            f"policy and environment must have the same cascade; they have {', '.join(differences)}"
         )
     rounds = integer("rounds", rounds, least=1)
     batch = environment.sample(rounds, np.random.default_rng(seed))

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from stopwise.arrays import Bools, Floats, Ints
 from stopwise.cascade import Cascade
+from stopwise.checks import short_repr
 from stopwise.errors import InvalidParameterError
 from stopwise.research.theory.regret import TIE
 
@@ -136,7 +137,7 @@ def _checked_arms(cascade: Cascade, optimal: ArrayLike, contexts: int) -> Ints:
     integral = best.dtype.kind in "iu" or not best.size
     if best.shape != (contexts,) or not integral or not np.isin(best, range(cascade.n_arms)).all():
         raise InvalidParameterError(
-            f"optimal must be an arm index from 0 to {cascade.n_arms - 1} for each of the "
-            f"{contexts} contexts"
+            f"optimal must have one arm index (0 to {cascade.n_arms - 1}) for each of the "
+            f"{contexts} contexts, got {short_repr(optimal)}"
         )
     return best.astype(np.int64)

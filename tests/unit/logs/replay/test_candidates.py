@@ -27,8 +27,12 @@ def log(tmp_path: Path) -> Log:
 @pytest.mark.parametrize(
     ("policy", "error", "message"),
     [
-        ("saved.stopwise", UnknownPolicyError, "and no such file"),
-        ("oracle", UnknownPolicyError, "and no such file"),
+        (
+            "saved.stopwise",
+            UnknownPolicyError,
+            "is neither a policy nor",
+        ),
+        ("oracle", UnknownPolicyError, "is neither a policy nor"),
         ("thompson:scael=1", InvalidParameterError, "'scael' of thompson; did you mean 'scale'"),
         ("thompson:scale", InvalidParameterError, "scale has no value; write scale=VALUE"),
         ("thompson:scale=-1", InvalidParameterError, "scale must be a number"),
@@ -106,7 +110,7 @@ def test_revealed_context_is_seen_stage_by_stage(tmp_path: Path, base: int) -> N
 def test_a_policy_for_another_cascade_or_context_is_rejected(log: Log, tmp_path: Path) -> None:
     other, saved = sw.Cascade([0.1, 0.1, 0.1], names=NAMES), tmp_path / "saved"
     sw.USSPD(other, context_dim=4).save(saved)
-    with pytest.raises(CascadeMismatchError, match=r"'rules' cost 0\.1, now 0\.02"):
+    with pytest.raises(CascadeMismatchError, match=r"cost of 'rules': 0\.1 vs 0\.02"):
         replay(log, CASCADE, [saved])
     with pytest.raises(InvalidParameterError, match="another cascade"):
         replay(log, CASCADE, [sw.USSPD(other, context_dim=4)])

@@ -99,7 +99,7 @@ def test_different_cascades_are_rejected_with_the_difference() -> None:
     with pytest.raises(sw.errors.InvalidOutputsError, match="10 rounds by 2 arms"):
         measure(policy, ARMS.sample(10, np.random.default_rng(0)))
     assert policy.rounds == 0
-    with pytest.raises(sw.errors.CascadeMismatchError, match=r"arm 'arm 2' cost 0\.25, now 0\.1"):
+    with pytest.raises(sw.errors.CascadeMismatchError, match=r"cost of 'arm 2': 0\.25 vs 0\.1"):
         sw.simulate(sw.FixedDepth(sw.Cascade([0.05, 0.1, 0.25])), ARMS, rounds=10)
 
 
