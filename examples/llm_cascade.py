@@ -201,29 +201,32 @@ def report(
 ) -> dict[str, float]:
     """Print and return the results."""
 
-    def spent(rounds: dict[str, sw.Round]) -> float:
-        return sum(sum(done.costs or ()) for done in rounds.values())
+    last = CASCADE.n_arms - 1
+    reached = {q: done for q, done in deepest.items() if done.stop == last}  # large answered
+    large_call = np.mean([done.costs[last] for done in reached.values() if done.costs])
+    spent = sum(sum(done.costs or ()) for done in played.values())
+    spent_large = float(large_call) * len(played)  # what the large model alone would cost
 
     def wrong(rounds: dict[str, sw.Round]) -> float:
         right = {q: str(sum(terms_of(q))) for q in rounds}
         answered = [(q, done.outputs[-1]) for q, done in rounds.items() if done.outputs]
         return sum(output != right[q] for q, output in answered) / len(answered)
 
-    both = [q for q in played if played[q].outputs and deepest[q].stop == CASCADE.n_arms - 1]
+    both = [q for q in played if played[q].outputs and q in reached]
     differ = sum(played[q].outputs[-1] != deepest[q].outputs[-1] for q in both) / len(both)
     failures = [done.failure for done in played.values() if done.failure is not None]
 
     write(f"{CASCADE}, in units of one error (${ERROR}); below in dollars\n")
     write(f"{'':<14}{'spent':>9}{'wrong':>7}{'total':>9}   answered by {'/'.join(PRICES)}")
-    for name, rounds in (("Stopwise", played), ("always large", deepest)):
+    for name, rounds, cost in (("Stopwise", played, spent), ("large alone", reached, spent_large)):
         depth = np.array([done.stop for done in rounds.values()])
         shares = "  ".join(f"{np.mean(depth == arm):4.0%}" for arm in range(CASCADE.n_arms))
-        loss = spent(rounds) + wrong(rounds) * len(rounds) * ERROR
-        write(f"{name:<14}{spent(rounds):>9.3f}{wrong(rounds):>7.1%}{loss:>9.3f}   {shares}")
-    saved = 1 - spent(played) / spent(deepest)
+        loss = cost + wrong(rounds) * len(played) * ERROR
+        write(f"{name:<14}{cost:>9.3f}{wrong(rounds):>7.1%}{loss:>9.3f}   {shares}")
+    saved = 1 - spent / spent_large
     write(f"\nsaved {saved:.0%}; {differ:.1%} of the answers differ from the large model's")
     write(
-        f"{len(failures)} of {len(played)} rounds ended with a failed call; {logged} rounds logged"
+        f"{len(failures)} of {len(played)} rounds ended with a simulated failure; {logged} logged"
     )
     for kind in ("error", "timeout"):
         for failure in [f for f in failures if f.kind == kind][:1]:
@@ -232,7 +235,7 @@ def report(
         "saved": saved,
         "differ": differ,
         "wrong": wrong(played),
-        "wrong_deepest": wrong(deepest),
+        "wrong_large": wrong(reached),
         "errors": sum(f.kind == "error" for f in failures),
         "timeouts": sum(f.kind == "timeout" for f in failures),
         "unanswered": sum(done.stop is None for done in played.values()),

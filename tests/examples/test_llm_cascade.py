@@ -27,9 +27,9 @@ def test_example_saves_cost_and_logs_every_round(
     path = tmp_path / "rounds.jsonl"
     numbers = llm_cascade.main(rounds=250, log=path)
     assert f"saved {numbers['saved']:.0%}" in capsys.readouterr().out
-    assert numbers["saved"] > 0.35
+    assert numbers["saved"] > 0.15
     assert numbers["differ"] < 0.08
-    assert numbers["wrong"] - numbers["wrong_deepest"] < 0.08
+    assert numbers["wrong"] - numbers["wrong_large"] < 0.08
     assert numbers["errors"] > 0
     assert numbers["timeouts"] > 0
     log = sw.Log(path)
