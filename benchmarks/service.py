@@ -33,7 +33,7 @@ NOTE = f"""\
 One server process on one core, the load on another: {CONNECTIONS} connections, keep-alive. Every
 decision is committed (SQLite, synchronous=FULL) before it is answered. The empty routes run in the
 same process: "JSON" does what every route does (routing, checks, JSON decoding and encoding,
-counting), "raw" returns a constant without reading JSON. Medians of runs taken in turn."""
+counting), "raw" returns a constant without reading JSON. Medians of interleaved runs."""
 
 
 @contextmanager

@@ -54,7 +54,7 @@ def ratios(trees: int) -> None:
         "predict_proba of the stages": lambda: alone("predict_proba"),
     }
     times_of = {name: [] for name in calls}
-    for _ in range(REPEATS):  # in turn, so that noise affects all
+    for _ in range(REPEATS):  # interleaved, so that noise affects all
         for name, call in calls.items():
             times_of[name].append(cpu_seconds(call))
     total = times_of.pop("predict of the cascade")

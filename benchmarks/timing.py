@@ -37,7 +37,7 @@ class Entry:
 
 
 def race(entries: Sequence[Entry], title: str, repeats: int = REPEATS) -> None:
-    """Run all entries in turn, `repeats` times, so that slow periods affect all."""
+    """Run all entries `repeats` times, interleaved, so that slow periods affect all."""
     for repeat in range(1, repeats + 1):
         for entry in entries:
             if entry.play is not None:

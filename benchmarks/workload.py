@@ -84,7 +84,7 @@ def make(
     # One generator per kind of draw, so that a round's draws do not depend on the number of rounds.
     for_direction, for_contexts, for_labels, for_errors = np.random.default_rng(seed).spawn(4)
     direction = for_direction.normal(size=n_features - 1)
-    # Scaled so that h has standard deviation ½ whatever the dimension (a uniform has 1/√3).
+    # Scaled so that h has standard deviation ½ for every dimension (a uniform has 1/√3).
     direction *= 0.5 * np.sqrt(3.0) / np.linalg.norm(direction)
     contexts = for_contexts.uniform(-1.0, 1.0, (n_rounds, n_features))
     contexts[:, -1] = 1.0

@@ -140,13 +140,13 @@ def vector(
     error: Error = InvalidParameterError,
 ) -> Floats:
     """Return a new 1-d array of numbers within the limits; ``size`` broadcasts a scalar."""
+    limits: Any = {"above": above, "least": least, "error": error}
     items = np.array(values, dtype=object)  # objects keep True and 1 apart
     if items.ndim == 0 and size is not None:
-        items = np.full(size, items)
+        return np.full(size, real(name, items.item(), **limits))
     if items.ndim != 1 or size not in (None, items.size):
         count = "" if size is None else f"{size} "
         raise error(f"{name} must be a flat list of {count}numbers, got shape {items.shape}")
-    limits: Any = {"above": above, "least": least, "error": error}
     checked = [real(f"{name}[{i}]", value, **limits) for i, value in enumerate(items)]
     return np.array(checked, dtype=np.float64)
 

@@ -59,11 +59,16 @@ def test_shadow_mode_can_be_read(page: Page, shadow: RunningProxy, width: int, s
     page.open(f"{shadow.url}/cascades/works", width=width, scheme=scheme)
     assert text_of(page, ".badge") == "shadow"
     tiles = text_of(page, "#tiles").replace("\xa0", " ")
-    for words in ("Rounds in shadow", "Switching on would save", "Requests would end at", "(90 %)"):
+    for words in (
+        "Rounds in shadow mode",
+        "Switching on would save",
+        "Requests would end at",
+        "(90 %)",
+    ):
         assert words in tiles
     assert "Labels match no arm" in text_of(page, "#banner")
     page.open(f"{shadow.url}/cascades/fails", width=width, scheme=scheme)
-    assert "5 rounds began, and the first stage answered in none of them" in text_of(page, "#blank")
+    assert "5 rounds began, but the first stage has not answered in any" in text_of(page, "#blank")
     for path in (
         "/",
         "/cascades/works",

@@ -197,7 +197,7 @@ def test_an_unreachable_database_is_reported_without_its_password(stopwise: Run)
     ("code", "options", "variables", "message"),
     [
         (1, ("--port", "0", "--store", "no/such/log.db"), {}, "no/such/log.db"),
-        (2, ("--port", "many"), {}, "--port must be a whole number, got 'many'"),
+        (2, ("--port", "many"), {}, "--port must be an integer, got 'many'"),
         (2, (), {"STOPWISE_MAX_BATHC": "5"}, "did you mean 'max_batch'?"),
         (2, (), {"STOPWISE_CONFIG": "nowhere.toml"}, "nowhere.toml"),
         (2, ("--keys", "nowhere.jsonl"), {}, "nowhere.jsonl"),

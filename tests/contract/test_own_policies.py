@@ -168,14 +168,16 @@ def test_the_service_uses_an_own_policy() -> None:
 def test_a_registered_policy_is_available_in_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     arms = [Arm("small", 0.1), Arm("large", 0.3)]
     spec = CascadeSpec("tests", arms, context=2, policy={"kind": "averaging", "explore": 0.2})
-    with pytest.raises(RequestError, match="unknown policy 'averaging': choose from uss-laplace"):
+    with pytest.raises(RequestError, match="unknown policy 'averaging'; choose from uss-laplace"):
         build(spec)
     monkeypatch.setitem(sw.POLICIES, "averaging", Averaging)
     policy = build(spec)
     assert isinstance(policy, Averaging)
     assert policy.explore == 0.2
     wrong = CascadeSpec("tests", arms, context=2, policy={"kind": "averaging", "exploer": 0.2})
-    with pytest.raises(RequestError, match="no such parameter"):
+    with pytest.raises(
+        RequestError, match=r"unknown parameter of averaging; did you mean 'explore'"
+    ):
         build(wrong)
 
 

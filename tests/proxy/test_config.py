@@ -43,11 +43,11 @@ def test_the_example_is_a_valid_configuration(tmp_path: Path) -> None:
         ('[[cascade]]\nname = "Big"', "cascade[0].name must be a name like"),
         (
             '[[cascade]]\nname = "a"\nmod = "on"',
-            "cascade[0].mod is not a known field: did you mean",
+            "cascade[0].mod is an unknown field; did you mean",
         ),
-        ('[[cascade]]\nname = "a"\nsample = 2', "cascade[0].sample must be a number of at most 1"),
+        ('[[cascade]]\nname = "a"\nsample = 2', "cascade[0].sample must be a number <= 1"),
         ('[[cascade]]\nname = "a"\nstage = [{name = "x"}]', "cascade[0].stage must be an array"),
-        ("[casacde]", "casacde is not a known field: did you mean 'cascade'?"),
+        ("[casacde]", "casacde is an unknown field; did you mean 'cascade'?"),
     ],
 )
 def test_invalid_fields_are_reported_with_their_path(
@@ -106,9 +106,9 @@ def test_all_inconsistencies_are_reported_at_once(tmp_path: Path) -> None:
             {"max_cost": 0.01},
             "max_cost must be at least 0.1, the cost of one call of 'a'",
         ),
-        ({"policy": "uss-anchor", "labels": 10}, "uss-anchor has no such parameter"),
-        ({"compare": {"module": "x"}}, "cascade[0].compare.module is not a known field"),
-        ({"error_cost": 0}, "error_cost must be a number of more than 0"),
+        ({"policy": "uss-anchor", "labels": 10}, "unknown parameter of uss-anchor"),
+        ({"compare": {"module": "x"}}, "cascade[0].compare.module is an unknown field"),
+        ({"error_cost": 0}, "error_cost must be a number > 0"),
         ({"context": ["weather"]}, "context"),
     ],
 )

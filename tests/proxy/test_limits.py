@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from http.client import HTTPResponse
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 
 from examples.proxy_upstreams import Handler, Upstream
 from stopwise.errors import InvalidParameterError
+from stopwise.proxy.app import ProxyApp
 from stopwise.proxy.chat import Answer, StageFailure, StreamCollector
 from stopwise.proxy.config import load_config
 from stopwise.proxy.upstream import CHUNK_SIZE, MAX_MEMBERS, Decompressor, EventSplitter, Relay
@@ -398,7 +399,7 @@ def test_a_caller_that_stalls_and_disconnects_cancels_the_call(
         line = call(proxy, stream=True)
         assert hostile.blocked.acquire(timeout=60)
         line.close()
-        proxy.run(all_tasks_end("ProxyApp._answer"))
+        proxy.run(all_tasks_end(ProxyApp._answer))
 
 
 def test_a_shutdown_while_a_stream_starts_cancels_the_call(
@@ -415,14 +416,16 @@ def test_a_shutdown_while_a_stream_starts_cancels_the_call(
         monkeypatch.setattr(Relay, "begin", begin_and_stop)
         with call(proxy, stream=True) as line:
             assert received(line).startswith(b"HTTP/1.1 503")
-        proxy.run(all_tasks_end("ProxyApp._answer"))
+        proxy.run(all_tasks_end(ProxyApp._answer))
 
 
-async def all_tasks_end(name: str) -> None:
-    """Wait until all tasks of a coroutine with this name have ended."""
+async def all_tasks_end(function: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+    """Wait until all tasks that run this coroutine function have ended."""
+    code = function.__code__
 
-    def running() -> list[Any]:
-        return [task for task in asyncio.all_tasks() if name in repr(task.get_coro())]
+    def running() -> list[asyncio.Task[Any]]:
+        tasks = asyncio.all_tasks()
+        return [task for task in tasks if getattr(task.get_coro(), "cr_code", None) is code]
 
     while running():
         await asyncio.sleep(0.005)
@@ -437,7 +440,7 @@ def test_headers_of_a_stream_do_not_wait_for_its_first_event(
         line.close()
 
 
-# -- the queue in shadow -------------------------------------------------------------------------
+# -- the queue in shadow mode ----------------------------------------------------------------------
 
 
 def test_the_shadow_queue_is_limited_in_bytes(

@@ -47,7 +47,7 @@ def test_pages_show_shadow_mode_and_its_savings(
         assert re.search(r"tickets (active )?shadow", shown)
         assert "Shadow mode: phrases answers every request." in shown
         assert "Cost of a request 0.25 now, with every request answered by phrases" in shown
-        assert f"Rounds in shadow {ROUNDS}" in shown
+        assert f"Rounds in shadow mode {ROUNDS}" in shown
         assert "Requests would end at keywords" in shown
         assert "of the cost of always running the last arm" not in shown
         overview = text_of(proxy, "/")

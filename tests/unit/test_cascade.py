@@ -173,7 +173,7 @@ def test_differences_describes_each_change() -> None:
         ({"costs": [1, 2], "names": ["a", "a"]}, "names must be unique, got 'a' twice"),
         ({"costs": [1, 2], "names": ["a", " "]}, r"names\[1\] must be a non-empty string, got ' '"),
         ({"costs": [1, 2], "names": ["a", 1]}, r"names\[1\] must be a non-empty string, got 1"),
-        ({"costs": [1, 2], "tradeoff": 0}, r"tradeoff\[0\] must be a number > 0, got 0"),
+        ({"costs": [1, 2], "tradeoff": 0}, r"tradeoff must be a number > 0, got 0"),
         ({"costs": [1, 2], "tradeoff": [1, 1, 1]}, r"flat list of 2 numbers, got shape \(3,\)"),
         ({"cumulative": [0.5, 0.25]}, r"got 0.5 for arm 0 and 0.25 for arm 1; .* Cascade\(costs\)"),
         ({"cumulative": [-0.1, 1]}, r"cumulative\[0\] must be"),

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from inspect import Parameter, signature
 from itertools import combinations_with_replacement
 from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
@@ -11,13 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwise.arrays import Floats
-from stopwise.checks import choice, integer, numbers, real, table, vector
+from stopwise.checks import choice, integer, numbers, real, short_repr, table, vector
 from stopwise.errors import (
     FeaturesMismatchError,
     InvalidContextError,
     InvalidFeaturesError,
+    InvalidInputError,
     InvalidParameterError,
 )
+from stopwise.text import suggestion
 
 Monomial: TypeAlias = tuple[int, ...]  # the coordinates it multiplies
 Outside: TypeAlias = Literal["error", "clip"]
@@ -373,20 +376,40 @@ def as_map(candidate: MapLike) -> FeatureMap:
 
 def map_from_spec(spec: Mapping[str, Any]) -> FeatureMap:
     """Rebuild a map from its `to_spec`; raise `FeaturesMismatchError` for a custom map."""
-    try:
-        parameters = dict(spec)
-        kind = parameters.pop("kind")
-        if kind == "custom":
-            raise FeaturesMismatchError(
-                f"the file has the custom feature map {spec['name']!r} ({spec['n_features']} "
-                "features), but not its code; pass the function as features= when loading"
+    valid = isinstance(spec, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance] (from a file or a request)
+    if not (valid and isinstance(spec.get("kind"), str)):
+        raise InvalidParameterError(
+            'a feature map must be an object with a kind, such as {"kind": "identity"}, '
+            f"got {short_repr(spec)}"
+        )
+    parameters = dict(spec)
+    kind = parameters.pop("kind")
+    if kind == "custom":
+        raise FeaturesMismatchError(
+            f"the file has the custom feature map {spec.get('name')!r} ({spec.get('n_features')} "
+            "features), but not its code; pass the function as features= when loading"
+        )
+    classes: dict[str, Any] = {cls.kind: cls for cls in (Identity, Polynomial, Scaled, Standard)}
+    if kind not in classes:
+        raise InvalidParameterError(f"unknown feature map {kind!r}; {suggestion(kind, classes)}")
+    allowed = signature(classes[kind]).parameters
+    for name in parameters:
+        if name not in allowed:
+            hint = suggestion(name, allowed)
+            raise InvalidParameterError(
+                f"unknown parameter {name!r} of feature map {kind!r}; {hint}"
             )
-        if kind == Scaled.kind:
-            parameters["inner"] = map_from_spec(parameters["inner"])
-        kinds = {cls.kind: cls for cls in (Identity, Polynomial, Scaled, Standard)}
-        return kinds[kind](**parameters)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidParameterError(f"invalid feature map {spec!r}: {error!r}") from error
+    for name, parameter in allowed.items():
+        if parameter.default is Parameter.empty and name not in parameters:
+            raise InvalidParameterError(f"feature map {kind!r} requires the parameter {name!r}")
+    if kind == Scaled.kind:
+        parameters["inner"] = map_from_spec(parameters["inner"])
+    try:
+        return classes[kind](**parameters)
+    except InvalidInputError:  # names the parameter
+        raise
+    except (TypeError, ValueError) as error:
+        raise InvalidParameterError(f"invalid feature map {short_repr(spec)}: {error}") from error
 
 
 def _independent_columns(columns: Floats) -> set[int]:

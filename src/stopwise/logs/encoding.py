@@ -112,7 +112,7 @@ class Encoding(msgspec.Struct, frozen=True):
             problems.append(f"missing context values: {', '.join(missing)}")
         if unknown := sorted(set(values) - names):
             hint = suggestion(unknown[0], sorted(names))
-            problems.append(f"unknown context values: {', '.join(unknown)} ({hint})")
+            problems.append(f"unknown context values: {', '.join(unknown)}; {hint}")
         if problems:
             raise InvalidContextError("; ".join(problems))
         numbers: list[float] = []

@@ -394,9 +394,10 @@ def _missing(absent: Sequence[str], names: Sequence[str], role: str, file: str) 
     else:
         empty = ""
     near = None if absent[0].endswith("<name>") else closest(absent[0], names)
-    hint = "" if near is None else f" (did you mean {near!r}?)"
+    columns = f"columns are {quoted(names)}"
+    hint = f"; its {columns}" if near is None else f"; did you mean {near!r}? Its {columns}"
     return InvalidLogError(
-        f"{file} has no column {quoted(absent)}{hint}; its columns are {quoted(names)}. Choose "
+        f"{file} has no column {quoted(absent)}{hint}. Choose "
         f"other columns with {option}Columns({role}=…){empty}"
     )
 

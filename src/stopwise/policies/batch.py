@@ -99,7 +99,7 @@ class BatchEngine:
         return self.decide(X.contexts if isinstance(X, RecordedRounds) else X)[1]
 
     def explore(self, n: int) -> Bools:
-        """Draw which of n rounds explore: go to the last arm, whatever the rule decides."""
+        """Draw which of n rounds explore: go to the last arm, regardless of the rule."""
         return np.zeros(n, dtype=np.bool_)
 
 
@@ -208,7 +208,7 @@ def should_stop_many(policy: Steps, rounds: RecordedRounds) -> Bools:
 
 
 def explore_many(policy: Steps, n: int) -> Bools:
-    """Draw which of n rounds explore: go to the last arm, whatever the rule decides."""
+    """Draw which of n rounds explore: go to the last arm, regardless of the rule."""
     return policy.engine.explore(n)
 
 

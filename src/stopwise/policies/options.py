@@ -118,6 +118,7 @@ class Options:
         least = COUNTED * features.n_arms * counted + 1024 * row
         if self.memory < least:
             raise InvalidParameterError(
-                f"memory must be at least {least / 1e6:.1f} MB for these features"
+                f"memory must be at least {least / 1e6:.1f} MB for these features, "
+                f"got {self.memory / 1e6:.3g} MB"
             )
         return int((self.memory - least) / row) + 1024

@@ -409,7 +409,7 @@ class PairwiseBatch(BatchEngine):
         return stops
 
     def explore(self, n: int) -> Bools:
-        """Draw which of n rounds explore: go to the last arm, whatever the rule decides."""
+        """Draw which of n rounds explore: go to the last arm, regardless of the rule."""
         explored = np.zeros(n, dtype=np.uint8)
         self._learner.explore_many(explored)
         return explored.view(np.bool_)

@@ -37,7 +37,7 @@ class Steps(Protocol):
         ...
 
     def run_all(self) -> None:
-        """Run every arm, whatever the rule decides."""
+        """Run every arm, regardless of the rule."""
         ...
 
     def follow(self, ended: bool) -> None:
@@ -124,7 +124,7 @@ class RoundInProgress:
         self._pending = False
 
     def run_all(self) -> None:
-        """Run every arm, whatever the rule decides; its own stop is `rule_stop`."""
+        """Run every arm, regardless of the rule; its own stop is `rule_stop`."""
         self._steps.run_all()
 
     def learn(self) -> None:
@@ -305,7 +305,7 @@ class EngineSteps:
             self._features.raise_invalid(np.array([*self._steps.context, *values]), *invalid)
 
     def run_all(self) -> None:
-        """Run every arm, whatever the rule decides."""
+        """Run every arm, regardless of the rule."""
         if self._features.stages is None:
             raise _decided_at_once()
         self._steps.run_all()

@@ -214,7 +214,7 @@ def load_config(file: Path, environment: Mapping[str, str], *, serves: bool = Tr
     except msgspec.ValidationError as error:
         place, problem = explain(error, table)
         near = closest(place.rpartition(".")[2], _KEYS)
-        hint = f": did you mean {near!r}?" if near and problem == UNKNOWN_FIELD else ""
+        hint = f"; did you mean {near!r}?" if near and problem == UNKNOWN_FIELD else ""
         raise InvalidParameterError(f"{file}: {place} {problem}{hint}") from None
     settings = combined_settings(
         {"max_body": MAX_BODY, **tables.service}, f"{file}: service.", environment, {}

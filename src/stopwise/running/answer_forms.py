@@ -14,9 +14,10 @@ import msgspec
 
 from stopwise.canonical import canonical_json, canonical_value
 from stopwise.errors import InvalidOutputsError, InvalidParameterError
+from stopwise.text import suggestion
 
 AnswerForm: TypeAlias = Callable[[str], Any]  # text → value to compare; None if it does not match
-NAMES = "text, json, json:path.to.field, number, choice:a|b|c or code"
+NAMES = ("text", "json", "json:path.to.field", "number", "choice:a|b|c", "code")
 
 _NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _AROUND_PUNCTUATION = re.compile(r"\s*([^\w\s])\s*")
@@ -75,7 +76,7 @@ def answer_form(name: str) -> AnswerForm:
         alternatives = "|".join(map(re.escape, sorted(choices, key=len, reverse=True)))
         pattern = re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)")
         return lambda text: _unique(pattern.findall(normalised_text(text)))
-    raise InvalidParameterError(f"unknown comparison {name!r}; choose from {NAMES}")
+    raise InvalidParameterError(f"unknown comparison {name!r}; {suggestion(name, NAMES)}")
 
 
 def _without_fence(text: str) -> str:

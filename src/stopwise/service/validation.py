@@ -10,7 +10,7 @@ from stopwise.text import shorten
 
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}\Z"
 NO_NUL = r"^[^\0]*$"
-UNKNOWN_FIELD = "is not a known field"
+UNKNOWN_FIELD = "is an unknown field"
 _FORMS = {
     repr(NAME): 'a name like "triage-2" (at most 64 lower-case letters, digits, - and _)',
     repr(NO_NUL): "text without a NUL character",
@@ -19,11 +19,10 @@ _NOUNS = {
     "array": "an array",
     "bool": "true or false",
     "float": "a number",
-    "int": "a whole number",
+    "int": "an integer",
     "object": "an object",
     "str": "a string",
 }
-_LIMITS = {">=": "at least", "<=": "at most", ">": "more than"}
 _PATH = re.compile(r"(?s)(.*) - at `(?:key in )?\$\.?(.*)`")
 _FIELD = re.compile(r"(?s)Object (missing|contains).* field `(.*)`")
 _EXPECTED = re.compile(
@@ -40,7 +39,7 @@ def explain(error: msgspec.ValidationError, value: Any = msgspec.UNSET) -> tuple
     ...     msgspec.convert([3, "4"], list[int])
     ... except msgspec.ValidationError as error:
     ...     explain(error, [3, "4"])
-    ('[1]', 'must be a whole number, not "4"')
+    ('[1]', 'must be an integer, got "4"')
     """
     text, path = str(error), ""
     if located := _PATH.fullmatch(text):
@@ -55,12 +54,12 @@ def explain(error: msgspec.ValidationError, value: Any = msgspec.UNSET) -> tuple
     if wanted is None:
         wanted = " or ".join(_NOUNS.get(name, name) for name in types.split(" | "))
     if sign is not None:
-        wanted += f"{length or ' of'} {_LIMITS[sign]} {limit.removesuffix('.0')}"
-    return path, f"must be {wanted}{_instead_of(value, path)}"
+        wanted += f"{length or ''} {sign} {limit.removesuffix('.0')}"
+    return path, f"must be {wanted}{_got(value, path)}"
 
 
-def _instead_of(value: Any, path: str) -> str:
-    """Return ", not …" with the value at a path; empty if it cannot be looked up."""
+def _got(value: Any, path: str) -> str:
+    """Return ", got …" with the value at a path; empty if it cannot be looked up."""
     if value is msgspec.UNSET:
         return ""
     try:
@@ -68,4 +67,4 @@ def _instead_of(value: Any, path: str) -> str:
             value = value[int(index) if index else name]
     except (LookupError, TypeError, ValueError):  # the path does not name the key of an entry
         return ""
-    return f", not {shorten(json.dumps(value, ensure_ascii=False, default=str), 60)}"
+    return f", got {shorten(json.dumps(value, ensure_ascii=False, default=str), 60)}"

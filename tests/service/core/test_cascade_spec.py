@@ -1,5 +1,7 @@
 """Invalid and oversized cascade specs are rejected before any work is done."""
 
+from typing import Any
+
 import pytest
 
 from stopwise.service.domain.errors import RequestError
@@ -25,6 +27,62 @@ def test_polynomial_with_too_many_terms_is_rejected_before_it_is_built(
     with pytest.raises(RequestError) as caught:
         build(CascadeSpec("x", ARMS, size, features=features), max_features=64)
     assert caught.value.field == "features"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        (
+            "features",
+            {"kind": "polinomial"},
+            "unknown feature map 'polinomial'; did you mean 'polynomial'?",
+        ),
+        (
+            "features",
+            {"kind": "polynomial", "degre": 2},
+            "unknown parameter 'degre' of feature map 'polynomial'; did you mean 'degree'?",
+        ),
+        (
+            "features",
+            {"kind": "scaled", "inner": {"kind": "identity"}, "scale": [1, 1]},
+            "feature map 'scaled' requires the parameter 'center'",
+        ),
+        (
+            "features",
+            {"kind": "per_stage", "maps": [3, 4, 5]},
+            'a feature map must be an object with a kind, such as {"kind": "identity"}, got 3',
+        ),
+        (
+            "features",
+            {"kind": "polynomial", "degree": 0},
+            "degree must be an integer >= 1, got 0",
+        ),
+        (
+            "policy",
+            {"kind": "uss-dp"},
+            "unknown policy 'uss-dp'; did you mean 'uss-pd'?",
+        ),
+        (
+            "policy",
+            {"kind": "thompson", "scael": 1},
+            "unknown parameter of thompson; did you mean 'scale'?",
+        ),
+        (
+            "policy",
+            {"kind": "uss-pd", "delta": "0.05"},
+            'must be a number, got "0.05"',
+        ),
+    ],
+)
+def test_error_messages_name_the_invalid_value_and_suggest_a_match(
+    field: str, value: dict[str, Any], message: str
+) -> None:
+    changed: dict[str, Any] = {field: value}
+    spec = CascadeSpec("x", ARMS, 2, **changed)
+    with pytest.raises(RequestError) as caught:
+        build(spec)
+    assert str(caught.value) == f"{caught.value.field}: {message}"
+    assert str(caught.value.field).startswith(field)
 
 
 def test_max_features_is_the_largest_accepted_number_of_terms() -> None:

@@ -110,19 +110,19 @@ def test_a_body_that_is_invalid_for_every_route(unchanged: Served, path: str) ->
 @pytest.mark.parametrize(
     ("type_", "body", "field", "message"),
     [
-        (RoundRequest, '{"context": [1, "2"]}', "context[1]", 'must be a number, not "2"'),
+        (RoundRequest, '{"context": [1, "2"]}', "context[1]", 'must be a number, got "2"'),
         (RoundRequest, '{"context": {"a": [1]}}', "context[...]", "a number or a string or null"),
-        (RoundRequest, '{"context": 3}', "context", "must be an object or an array, not 3"),
+        (RoundRequest, '{"context": 3}', "context", "must be an object or an array, got 3"),
         (RoundRequest, '{"context": [1e400]}', "context[0]", "is invalid: number out of range"),
-        (RoundRequest, '{"evidence": 1}', "evidence", "must be true or false, not 1"),
+        (RoundRequest, '{"evidence": 1}', "evidence", "must be true or false, got 1"),
         (BatchRequest, "{}", "contexts", "is missing"),
-        (BatchRequest, '{"contexts": []}', "contexts", "an array of length at least 1, not []"),
-        (CascadeSpec, '{"name": "Big"}', "name", 'digits, - and _), not "Big"'),
-        (CascadeSpec, '{"name": "a\\n"}', "name", 'digits, - and _), not "a\\n"'),
-        (CascadeSpec, '{"arms": [{"x": 1}]}', "arms[0].x", "is not a known field"),
+        (BatchRequest, '{"contexts": []}', "contexts", "an array of length >= 1, got []"),
+        (CascadeSpec, '{"name": "Big"}', "name", 'digits, - and _), got "Big"'),
+        (CascadeSpec, '{"name": "a\\n"}', "name", 'digits, - and _), got "a\\n"'),
+        (CascadeSpec, '{"arms": [{"x": 1}]}', "arms[0].x", "is an unknown field"),
         (CascadeSpec, '{"arms": [{"name": "b"}]}', "arms[0].cost", "is missing"),
-        (CascadeSpec, '{"tradeoff": 0}', "tradeoff", "must be a number of more than 0, not 0"),
-        (CascadeSpec, f'["{"x" * 70}"]', None, f'not ["{"x" * 57}…'),  # not at length
+        (CascadeSpec, '{"tradeoff": 0}', "tradeoff", "must be a number > 0, got 0"),
+        (CascadeSpec, f'["{"x" * 70}"]', None, f'got ["{"x" * 57}…'),  # not at length
     ],
 )
 def test_the_message_has_the_field_the_expected_type_and_the_value(

@@ -50,10 +50,10 @@ def test_every_setting_can_come_from_every_source(tmp_path: Path, setting: Setti
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("PORT", "abc", "STOPWISE_PORT must be a whole number, got 'abc'. Port to listen on"),
-        ("PORT", "65536", "STOPWISE_PORT must be a whole number of at most 65535, got '65536'."),
+        ("PORT", "abc", "STOPWISE_PORT must be an integer, got 'abc'. Port to listen on"),
+        ("PORT", "65536", "STOPWISE_PORT must be an integer <= 65535, got '65536'."),
         ("PORT", "tcp://10.0.0.1:8350", "set enableServiceLinks: false."),
-        ("FOLLOW_EVERY", "nan", "STOPWISE_FOLLOW_EVERY must be a number of more than 0, got 'nan'"),
+        ("FOLLOW_EVERY", "nan", "STOPWISE_FOLLOW_EVERY must be a number > 0, got 'nan'"),
         ("STORE", "a\0b", "STOPWISE_STORE must be text without a NUL character"),
         (
             "LOG_REQUESTS",
@@ -72,9 +72,9 @@ def test_an_invalid_variable_is_reported(name: str, value: str, message: str) ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("port = '8350'", "stopwise.toml: port must be a whole number, got '8350'."),
-        ("port = true", "stopwise.toml: port must be a whole number, got True."),
-        ("store = ''", "stopwise.toml: store must be a string of length at least 1, got ''."),
+        ("port = '8350'", "stopwise.toml: port must be an integer, got '8350'."),
+        ("port = true", "stopwise.toml: port must be an integer, got True."),
+        ("store = ''", "stopwise.toml: store must be a string of length >= 1, got ''."),
         ("max-body = 5000", "max-body: unknown setting; did you mean 'max_body'?"),
         ("port = ", "cannot read the settings in"),
     ],

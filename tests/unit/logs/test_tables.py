@@ -189,7 +189,7 @@ VALUES: dict[str, Any] = {"age": 1, "city": "Rome", "new": True, "day": "2026-01
         (VALUES | {"new": None}, "'new' is empty"),
         (VALUES | {"day": 20_000}, "'day' is the number"),
         ({"age": 1, "city": "Rome", "new": True}, "missing context values: day"),
-        (VALUES | {"cty": "Rome"}, "unknown context values: cty .did you mean 'city'"),
+        (VALUES | {"cty": "Rome"}, "unknown context values: cty; did you mean 'city'"),
     ],
 )
 def test_invalid_values_are_rejected(values: dict[str, Any], message: str) -> None:

@@ -328,7 +328,7 @@ def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:
     elif lost.high < 0:
         outcome = f"gains {number(-lost.value)} a round over always {best}"
     else:
-        outcome = f"does as well as always {best}, as far as these rows show"
+        outcome = f"does as well as always {best} on these rows"
     summary = (
         f"Counting costs and errors, {POLICY} {outcome} (95 % interval of the difference "
         f"{number(lost.low)} to {number(lost.high)}); {best} is the best fixed depth in hindsight."

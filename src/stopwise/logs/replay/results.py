@@ -18,8 +18,8 @@ class CandidateResult(msgspec.Struct, frozen=True):
 
     All are per round, over the rounds that can be evaluated; None without such rounds, and for
     means (not shares) also with a single one, which gives no interval. Intervals are at 95 %:
-    Wilson's for shares, normal for means. Amounts are in the unit of the cascade's costs, whatever
-    weight a policy was created with.
+    Wilson's for shares, normal for means. Amounts are in the unit of the cascade's costs,
+    regardless of the weight a policy was created with.
     """
 
     name: str  # of the policy as typed, or of the arm of a fixed depth

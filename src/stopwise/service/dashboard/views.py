@@ -234,7 +234,7 @@ def shadow_health(cascade: ServedCascade, proxied: Proxied | None) -> tuple[str,
 
 
 def exploration(cascade: ServedCascade) -> str:
-    """Return what ends forced exploration; "" if it has ended."""
+    """Return the condition that ends forced exploration; "" if it has ended."""
     policy = cascade.policy
     if not isinstance(policy, PairwisePolicy):
         return ""

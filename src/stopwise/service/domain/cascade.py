@@ -530,7 +530,7 @@ class ServedCascade:
 
 def unknown_arm(name: str, arms: Sequence[str]) -> str:
     """Return the message for an unknown name of an arm."""
-    return f"unknown arm {shorten(name, 80)!r}: {suggestion(name, arms)}"
+    return f"unknown arm {shorten(name, 80)!r}; {suggestion(name, arms)}"
 
 
 def _label_fingerprint(label: bytes, right: list[bool] | None) -> int:

@@ -1,5 +1,6 @@
 """Validate the definition of a cascade and build its policy."""
 
+import json
 import warnings
 from collections.abc import Mapping
 from inspect import signature
@@ -23,7 +24,7 @@ from stopwise.policies.protocol import Policy
 from stopwise.policies.registry import POLICIES, takes
 from stopwise.service.domain.errors import InvalidRequest
 from stopwise.service.domain.messages import CascadeSpec
-from stopwise.text import suggestion
+from stopwise.text import shorten, suggestion
 
 MAX_WORK = 1_000_000  # features² × pairs of arms; a decision then takes about 0.1 s
 DEFINED_ELSEWHERE = ("cascade", "features", "context_dim")  # by other fields of a spec
@@ -98,13 +99,13 @@ def _policy(definition: Mapping[str, Any]) -> tuple[type[Policy], dict[str, Any]
     if kind is None:
         raise _invalid("policy.kind", f"missing; choose from {', '.join(POLICIES)}")
     if not isinstance(kind, str) or kind not in POLICIES:
-        raise _invalid("policy.kind", f"unknown policy {kind!r}: {suggestion(kind, POLICIES)}")
+        raise _invalid("policy.kind", f"unknown policy {kind!r}; {suggestion(kind, POLICIES)}")
     options = [
         name for name in signature(POLICIES[kind]).parameters if name not in DEFINED_ELSEWHERE
     ]
     for name, value in parameters.items():
         if name not in options:
-            message = f"{kind} has no such parameter: {suggestion(name, options)}"
+            message = f"unknown parameter of {kind}; {suggestion(name, options)}"
             raise _invalid(f"policy.{name}", message)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         also_allowed = {
@@ -113,7 +114,8 @@ def _policy(definition: Mapping[str, Any]) -> tuple[type[Policy], dict[str, Any]
             "reveals": isinstance(value, list),
         }
         if not is_number and not also_allowed.get(name):
-            raise _invalid(f"policy.{name}", "must be a number")
+            text = shorten(json.dumps(value, ensure_ascii=False, default=str), 60)
+            raise _invalid(f"policy.{name}", f"must be a number, got {text}")
     return POLICIES[kind], parameters
 
 

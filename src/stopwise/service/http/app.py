@@ -47,8 +47,8 @@ class PathHandlers(NamedTuple):
 class App:
     """The service as an HTTP application for an RSGI server.
 
-    Applications with long streams set ``reader_pause``: a client may stop reading for that many
-    seconds. The server then uses ASGI, which buffers no more than the client has read.
+    Applications with long streams set ``reader_pause``, the seconds for which a client may stop
+    reading. The server then uses ASGI, which buffers no more than the client has read.
     ``statuses`` maps each error code to its HTTP status.
     """
 

@@ -132,7 +132,9 @@ REFUSED = {
     "got {1, 2}": lambda: PolicySpec("uss-ucb", {"a": {1, 2}}),
     "parameters must not contain 'seed'": lambda: PolicySpec("uss-ucb", {"seed": 3}),
     "unknown policy or comparator": lambda: PolicySpec(research.Pima).build(CASCADE, 2, 0),  # pyright: ignore[reportArgumentType] (wrong on purpose)
-    "invalid feature map": lambda: PolicySpec("uss-pd", features={"kind": "fourier"}),
+    "unknown feature map 'fourier'; choose from": lambda: PolicySpec(
+        "uss-pd", features={"kind": "fourier"}
+    ),
     "but not its code; pass the function": lambda: PolicySpec(
         "uss-pd", features={"kind": "custom", "name": "mine", "n_features": 2}
     ),
