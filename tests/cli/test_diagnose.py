@@ -115,7 +115,7 @@ def test_json_is_the_only_standard_output(stopwise: Run, tmp_path: Path) -> None
         ([*COSTS, "--context", "x"], "--context or Columns(context=…), or pass an empty value"),
     ],
 )
-def test_usage_errors(
+def test_usage_errors_exit_with_2_and_write_no_file(
     stopwise: Run, log: Path, tmp_path: Path, words: list[str], message: str
 ) -> None:
     done = stopwise("diagnose", log.name, *words)

@@ -22,7 +22,7 @@ def test_a_key_is_added_listed_and_revoked(process: Run, tmp_path: Path) -> None
     assert process("keys", "list").stdout == "keys.jsonl has no keys.\n"
 
 
-def test_the_options_of_add(stopwise: Run, tmp_path: Path) -> None:
+def test_options_of_keys_add_are_stored_and_listed(stopwise: Run, tmp_path: Path) -> None:
     options = ("--scope", "decide", "--cascade", "triage", "--rate", "5", "--expires", "90d")
     assert stopwise("keys", "add", "--name", "ward", *options).returncode == 0
     (key,) = read_keys(tmp_path / "keys.jsonl")

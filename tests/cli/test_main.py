@@ -17,7 +17,7 @@ def test_help_suggests_commands_to_try(process: Run) -> None:
     assert done.stderr == ""
 
 
-def test_version_and_no_arguments(stopwise: Run) -> None:
+def test_version_is_printed_and_help_without_arguments(stopwise: Run) -> None:
     done = stopwise("--version")
     assert (done.returncode, done.stdout) == (0, f"stopwise {sw.__version__}\n")
     assert "reproduce" in stopwise().stdout

@@ -126,7 +126,7 @@ def test_the_commands_of_the_service_page_work(tmp_path: Path) -> None:
     assert all(json.loads(block) in answers for kind, block in blocks if kind == "json")
 
 
-def test_with_keys_it_accepts_any_host(stopwise: Run, tmp_path: Path) -> None:
+def test_a_service_with_keys_accepts_any_host(stopwise: Run, tmp_path: Path) -> None:
     key = stopwise("keys", "add", "--name", "me", "--scope", "admin").stdout.strip()
     _, id_, secret = key.split("_", 2)
     flags = ("--host", "0.0.0.0", "--keys", str(tmp_path / "keys.jsonl"), "--log-requests", "all")

@@ -27,7 +27,9 @@ def name() -> str:
     return uuid4().hex
 
 
-def test_every_method_of_a_client(service: Served, connect: Connect, name: str) -> None:
+def test_every_client_method_works_against_a_service(
+    service: Served, connect: Connect, name: str
+) -> None:
     ask = connect(service.url)
     context = ["age", "bmi"]
     created = ask("create", name, CASCADE, context=context, features=WIDE, **USS_PD, **SETTINGS)

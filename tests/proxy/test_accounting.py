@@ -165,7 +165,7 @@ def test_an_object_as_token_count_is_ignored(
     assert read_usage({"prompt_tokens": {"text": 3}}) == ({}, problem)
 
 
-def test_a_credit_does_not_buy_more_calls(
+def test_a_negative_token_count_does_not_extend_the_budget(
     models: list[Upstream], scripted: ScriptedUpstream, tmp_path: Path
 ) -> None:
     scripted.add("credit", completion('{"prompt_tokens": -1000000000, "completion_tokens": 1}'))

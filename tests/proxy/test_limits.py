@@ -335,7 +335,7 @@ def test_a_line_in_many_chunks_is_split_in_linear_time() -> None:
     assert [len(event) for event in events.add(b"\n\n")] == [100 * PIECES]
 
 
-def test_single_letters_are_stored_compactly() -> None:
+def test_a_stream_of_single_letters_is_stored_compactly() -> None:
     collector = StreamCollector(1_000_000)
     chunk = content_event("y").removeprefix(b"data: ").strip()
     for _ in range(10_000):

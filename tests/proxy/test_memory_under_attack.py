@@ -13,7 +13,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_takes_at_most_100_megabytes(name: str) -> None:
+def test_memory_grows_by_at_most_100_megabytes_under_attack(name: str) -> None:
     ((_, memory),) = results([name])
     print(f"{name}: {memory.before / MB:.0f} → {memory.peak / MB:.0f} MB")
     assert memory.peak - memory.before <= 100 * MB

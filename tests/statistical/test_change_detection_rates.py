@@ -58,7 +58,7 @@ def test_false_alarms_are_rare(kind: str, seeds: int) -> None:
     ("n", "seed"),
     [(56_000, 1), *(pytest.param(150_000, seed, marks=pytest.mark.slow) for seed in (0, 2))],
 )
-def test_a_policy_that_goes_deep_ever_more_rarely_is_not_a_change(n: int, seed: int) -> None:
+def test_learning_to_stop_early_is_not_reported_as_a_change(n: int, seed: int) -> None:
     """The world of the benchmark `recovery`: deterministic, and no logistic model fits.
 
     Over an unlimited window, the mean residual moves as the policy learns where to stop. That

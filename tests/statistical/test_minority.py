@@ -30,7 +30,7 @@ def locked_out(share: float, seed: int) -> bool:
 
 @pytest.mark.parametrize("share", [0.05, 0.02, 0.01])
 @pytest.mark.parametrize("runs", [3, pytest.param(100, marks=pytest.mark.slow)])
-def test_a_minority_is_not_locked_out(share: float, runs: int) -> None:
+def test_contexts_of_a_minority_are_still_explored(share: float, runs: int) -> None:
     # Of 100 runs, 0, 0 and 2 are locked out: a minority of 1 % has only 60 rounds, and in these two
     # runs few of them disagreed.
     count = sum(locked_out(share, seed) for seed in range(runs))

@@ -96,7 +96,7 @@ def test_charts_without_rounds_or_costs_are_valid() -> None:
         ParsedPage(drawing.cost_chart(periods, [0.0, 0.0], saved=True))
 
 
-def test_times_as_text() -> None:
+def test_times_are_formatted_as_text() -> None:
     spans = [drawing.span(s) for s in (0.04, 31, 120, 7_300, 200_000)]
     assert spans == ["0.0 s", "31 s", "2 min", "2 h 1 min", "2 d 7 h"]
     assert drawing.moment(BEGAN) == "2023-11-14 22:13:20 UTC"

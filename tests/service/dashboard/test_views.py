@@ -72,7 +72,7 @@ AUTO = {"kind": "uss-pd", "forced_rounds": "auto"}
         (30, 0, {"kind": "fixed-depth"}, "fixed rule"),
     ],
 )
-def test_the_health_of_a_cascade(
+def test_the_health_of_a_cascade_follows_from_its_rounds_and_policy(
     rounds: int, reported: int, policy: dict[str, str], word: str
 ) -> None:
     features = {"kind": "polynomial", "degree": 1}
@@ -83,7 +83,7 @@ def test_the_health_of_a_cascade(
     assert views.health(cascade)[0] == "quiet"  # no warnings for retired cascades
 
 
-def test_facts_are_counts_of_the_policy() -> None:
+def test_a_cascade_page_shows_the_counts_of_the_policy() -> None:
     cascade = cascade_of()
     facts = {name: value for name, value, _ in views.facts(cascade)}
     assert facts["Learned"] == "200 rounds"

@@ -47,5 +47,5 @@ def test_killed_server_loses_nothing(tmp_path: Path, where: str) -> None:
 
 
 @pytest.mark.slow
-def test_100_kills_lose_nothing(tmp_path: Path, where: str) -> None:
+def test_100_kills_lose_no_acknowledged_round(tmp_path: Path, where: str) -> None:
     kill_often(tmp_path, where, kills=100, seed=2)

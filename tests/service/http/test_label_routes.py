@@ -58,7 +58,7 @@ def test_the_page_rejects_invalid_and_cross_site_labels(running: Served) -> None
     assert running.get("/v1/cascades/asks/label-requests").json()["wanted"] == 1
 
 
-def test_a_label_by_arm(running: Served) -> None:
+def test_a_label_by_arm_is_stored_once_and_cannot_be_changed(running: Served) -> None:
     running.post("/v1/cascades", LABELLED)
     first, second, third = (play(running, "well", "ill", "very ill") for _ in range(3))
     right = {"history": False, "glucose": True, "insulin": True}

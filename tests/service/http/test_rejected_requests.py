@@ -83,7 +83,9 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("code", UNKNOWN)
-def test_unknown_paths_methods_cascades_and_rounds(unchanged: Served, code: str) -> None:
+def test_unknown_paths_methods_cascades_and_rounds_have_documented_errors(
+    unchanged: Served, code: str
+) -> None:
     for request in UNKNOWN[code]:
         answer = unchanged.ask(*request.split(" "))
         assert fault(answer) == (CODES[code].status, code), request
@@ -93,7 +95,7 @@ def test_unknown_paths_methods_cascades_and_rounds(unchanged: Served, code: str)
 
 
 @pytest.mark.parametrize("path", [CASCADES, ROUNDS, BATCH, OUTPUTS, LABEL])
-def test_a_body_that_is_invalid_for_every_route(unchanged: Served, path: str) -> None:
+def test_malformed_bodies_are_rejected_by_every_route(unchanged: Served, path: str) -> None:
     for content in (b"", b"   ", b"{", b"\xff\xfe{}", b'\xef\xbb\xbf{"context": [1]}', b"{]"):
         check(unchanged, "bad_request", path, content=content, headers=JSON)
     for content in (

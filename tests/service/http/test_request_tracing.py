@@ -132,7 +132,7 @@ def test_requests_and_rounds_have_spans_in_the_caller_trace(
     assert others == ["POST /v1/cascades", "GET /v1/cascades/{name}"]  # no probes
 
 
-def test_spans_of_batches_and_staged_rounds(tmp_path: Path, collector: Collector) -> None:
+def test_batches_and_staged_rounds_have_spans(tmp_path: Path, collector: Collector) -> None:
     with traced(tmp_path, collector) as running:
         for spec in (SPEC, REVEALING):
             running.post("/v1/cascades", spec)

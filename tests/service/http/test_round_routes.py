@@ -126,7 +126,7 @@ def test_a_request_with_an_idempotency_key_is_executed_once(tmp_path: Path) -> N
 # -- the service itself ----------------------------------------------------------------------------
 
 
-def test_media_types_and_methods_of_other_routes(running: Served) -> None:
+def test_other_routes_have_the_documented_media_types_and_methods(running: Served) -> None:
     assert running.get("/metrics").headers["content-type"].startswith("text/plain")
     document = running.get("/openapi.json")
     assert document.headers["content-type"] == "application/json"

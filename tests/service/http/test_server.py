@@ -20,7 +20,7 @@ CASCADES = "/v1/cascades"
 TIMEOUT = 120  # seconds; the machine may be busy
 
 
-def test_requests_over_tls(tmp_path: Path) -> None:
+def test_requests_are_served_over_tls(tmp_path: Path) -> None:
     cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
     command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]

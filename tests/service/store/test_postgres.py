@@ -211,7 +211,7 @@ def test_message_does_not_repeat_an_invalid_address(where: str) -> None:
     ("default", "expected"),
     [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")],
 )
-async def test_commits_are_durable_whatever_the_default(
+async def test_commits_are_durable_for_every_server_default(
     database: Database, settable: str, default: str, expected: str
 ) -> None:
     async def settings(store: PostgresStore) -> set[str]:

@@ -205,7 +205,7 @@ def test_csv_outputs_are_numbers_if_the_first_rows_have_only_numbers(
     assert next(Log(path).chunks()).values == ("1", "01", "1.0")  # declared by the column kind
 
 
-def test_csv_with_a_byte_order_mark_spaces_and_quotes(tmp_path: Path) -> None:
+def test_csv_may_have_a_byte_order_mark_spaces_and_quotes(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     text = '\ufeffcontext.x, output.a, output.b\r\n 0.5, "x" ,x\r\n\r\n1,"a ""b""\nc", y'
     path.write_bytes(text.replace(' "x" ', " x ").encode())
@@ -228,7 +228,7 @@ def test_csv_may_be_separated_by_semicolons_or_tabs(tmp_path: Path, delimiter: s
         list(Log(path).chunks())
 
 
-def test_json_lines_with_other_fields_and_key_orders(tmp_path: Path) -> None:
+def test_json_lines_may_have_other_fields_and_key_orders(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text(
         '{"outputs": {"b": 1, "a": 1}, "context": {"x": true}, "label": 1, "note": {"y": []}}\n'

@@ -96,7 +96,7 @@ DEEP = policy("deep", 0.14, 0.015)
         ([policy("same", 0.07, 0.1, reach=0)], {}, "always glucose", "not better", (None, None)),
     ],
 )
-def test_the_rules(
+def test_an_option_is_recommended_by_loss_budget_and_target(
     policies: list[Option],
     limits: dict[str, Any],
     chosen: str,

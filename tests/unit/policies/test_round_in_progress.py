@@ -123,7 +123,7 @@ def test_a_round_in_progress_can_be_saved_and_resumed(policies: Any) -> None:
     assert len(stops) > 1
 
 
-def test_follow_overrides_the_rule() -> None:
+def test_follow_overrides_the_stop_of_the_rule() -> None:
     current = sw.FixedDepth(CASCADE, depth=0).start([0.0])
     current.next()
     current.give("yes")

@@ -68,7 +68,7 @@ CASES: list[tuple[Any, tuple[Any, ...], str]] = [
 
 
 @pytest.mark.parametrize(("write", "arguments", "text"), CASES)
-def test_formats(write: Any, arguments: tuple[Any, ...], text: str) -> None:
+def test_values_are_formatted_as_text(write: Any, arguments: tuple[Any, ...], text: str) -> None:
     assert write(*arguments).replace("\xa0", " ") == text
 
 

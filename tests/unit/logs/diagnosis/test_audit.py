@@ -140,7 +140,7 @@ def test_a_step_that_costs_more_than_the_disagreement_needs_no_labels():
     assert (plan.second, plan.labels, plan.rows) == (None, 0, ())
 
 
-def test_the_question_may_be_whether_the_rule_is_worth_its_cost():
+def test_labels_may_be_needed_to_decide_if_the_rule_is_worth_its_cost():
     """One row in fifty disagrees, so no arm is worth its cost on all rows."""
     rows = drawn(5000, label=0.0)
     often = np.arange(5000) % 50 == 0

@@ -88,7 +88,7 @@ def test_labelled_rows_are_predicted_by_models_not_fitted_on_them(tmp_path):
     assert pair.gain.value == pytest.approx(better[first != second].mean())
 
 
-def test_two_arms_without_context(text_log):
+def test_a_log_with_two_arms_and_no_context_is_diagnosed(text_log):
     log = text_log("output.one output.two", [("a", "a")] * 150 + [("a", "b")] * 50)
     diagnosis = diagnose(log, TWO)
     assert diagnosis.context == ()

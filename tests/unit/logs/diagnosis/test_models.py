@@ -72,7 +72,7 @@ def test_outliers_do_not_distort_the_scale():
     assert np.median(np.abs(predicted(x, differ) - p)[:, 0]) < 0.03
 
 
-def test_pairs_that_never_or_always_disagree():
+def test_predictions_are_extreme_for_pairs_that_never_or_always_disagree():
     x, _, differ = world(500)
     differ[:, 0], differ[:, 1] = 0, 1
     p = predicted(x, differ)
@@ -92,7 +92,7 @@ def test_reliability_matches_direct_computation():
     assert first.calibration_error == pytest.approx(off)
 
 
-def test_only_a_wrong_model_does_not_fit():
+def test_reliability_flags_a_wrong_model_without_false_alarms():
     """False alarms: at most about 30 × 3 × 0.001, times the chance of an error above 0.05."""
     alarms = 0
     for seed in range(30):

@@ -205,7 +205,7 @@ def test_costs_that_look_like_money_cause_a_warning():
 
 
 @pytest.mark.parametrize(("depth", "message"), [(1.5, "goes too deep"), (0.2, "stops too early")])
-def test_too_deep_or_too_early(depth, message):
+def test_the_reason_states_whether_the_rule_stops_too_deep_or_too_early(depth, message):
     audit = audit_of(0.03, 0.01, 0.05, depth=depth)
     result = verdict(audit=audit, higher_degree=2)
     assert result.answer == "not from disagreement alone"
@@ -229,7 +229,7 @@ def test_nothing_to_learn_takes_precedence_unless_labels_refute_it():
     assert labelled.headline == "There is nothing to learn: Stopwise would always stop at large"
 
 
-def test_models_that_do_not_fit():
+def test_a_higher_degree_is_suggested_only_if_it_helps():
     """A higher degree is suggested only if it helped on held-out rows."""
     result = verdict(fits=[(0.0, "good"), (0.2, "bad")], higher_degree=2)
     assert result.answer == "not from disagreement alone"

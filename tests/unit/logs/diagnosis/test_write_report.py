@@ -155,7 +155,7 @@ def test_arm_names_may_be_rule_or_lack_glyphs(audited: Written, tmp_path: Path) 
     assert "the rule" not in audited.text.lower().replace("label-free rule", "")
 
 
-def test_report_without_context_and_saving() -> None:
+def test_report_omits_panels_without_context_and_shows_no_negative_zero() -> None:
     nothing = changed(unlabelled().saving, per_round=Interval(5.55e-17, -5.55e-17, 5.55e-17))
     bare = changed(unlabelled(), context=(), saving=nothing)
     assert section(bare, "labels").panels == ()

@@ -51,7 +51,9 @@ RUNS += [("uss-pd", 0.05, "jsonl"), ("staged laplace", 0.05, "jsonl")]
 
 
 @pytest.mark.parametrize(("name", "fails", "suffix"), RUNS)
-def test_a_live_run_is_repeated(tmp_path: Path, name: str, fails: float, suffix: str) -> None:
+def test_replay_repeats_the_decisions_of_a_live_run(
+    tmp_path: Path, name: str, fails: float, suffix: str
+) -> None:
     policy, drawn = POLICIES[name](), arms(1200 if name == "uss-ucb" else 600)
     if name.startswith("staged"):
         drawn = drawn._replace(contexts=drawn.contexts + 3.0)

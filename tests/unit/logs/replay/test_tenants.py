@@ -241,7 +241,7 @@ def test_the_recommendation_keeps_the_limits_in_the_unit_of_the_costs(
     assert error * same.cost == pytest.approx(chosen.cost)
 
 
-def test_limits_that_no_option_meets(tmp_path: Path) -> None:
+def test_the_closest_option_is_recommended_if_none_meets_a_limit(tmp_path: Path) -> None:
     log = sw.Log(save(tmp_path / "log.csv", table(300)))
     result = sw.replay(log, costs(), ["uss-pd"], target_error=0).recommendation
     assert result is not None

@@ -57,7 +57,7 @@ def simple(policy: PolicySpec | None = None, **changes: Any) -> ExperimentSpec:
     return ExperimentSpec(**fields | changes)
 
 
-def test_key_is_stable() -> None:
+def test_the_key_of_a_spec_is_pinned() -> None:
     assert hashlib.sha256(TEXT.encode()).hexdigest()[:16] == EXAMPLE.key == KEY
     assert msgspec.json.decode(EXAMPLE.to_json(), type=ExperimentSpec).key == KEY
 
