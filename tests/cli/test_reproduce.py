@@ -53,9 +53,11 @@ def test_pipe_gets_plain_lines_that_lead_with_the_results(process: Run, tmp_path
     )
     assert done.returncode == 0, done.stderr
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", done.stdout + done.stderr)
-    assert done.stdout.startswith("Reproduced 1 of 1 result in 1 table or figure; 0 did not hold,")
+    assert done.stdout.startswith(
+        "Reproduced 1 table or figure of the paper. In 1 test of its claims,"
+    )
     rows = [line.split() for line in done.stdout.splitlines()]
-    assert ["table1", "1", "0", "0"] in rows
+    assert ["Table", "1", "table1", "1", "0", "0"] in rows
     assert ["total", "1", "0", "0"] in rows
     assert "Open here" + os.sep + "report.html" in done.stdout
     assert (tmp_path / "here" / "report.html").is_file()

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import typer
 
-DISCUSSION = "docs/reproduction.md discusses the claims that did not hold."
+DISCUSSION = "docs/reproduction.md explains the claims that did not hold."
 Jobs: TypeAlias = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Number of parallel runs.", show_default="one per core"),
@@ -86,10 +86,11 @@ def reproduce(
             progress=progress,
             command=command_line("reproduce", quick=quick, only=names, seed=seed),
         )
-    table = Table("table or figure", *SIGNS, box=None, pad_edge=False)
+    table = Table("in the paper", "name", *SIGNS, box=None, pad_edge=False)
     for section in report.sections:
-        table.add_row(section.name, *map(str, tally(section).values()))
-    table.add_row("total", *map(str, tally(*report.sections).values()))
+        place = section.where.removesuffix(" (supplement)")
+        table.add_row(place, section.name, *map(str, tally(section).values()))
+    table.add_row("total", "", *map(str, tally(*report.sections).values()))
     console.print(headline(report), "", table, "", sep="\n")
     if note := undecided_note(report):
         console.print(note)

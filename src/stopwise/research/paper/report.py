@@ -76,33 +76,29 @@ def tally(*sections: Section) -> dict[Verdict, int]:
 
 
 def headline(report: Report) -> str:
-    """Return the number of verdicts that reproduced the paper, and of the others.
-
-    A claim has one verdict per setting.
-    """
+    """Return what was reproduced and how the claims fared; most are tested in two settings."""
     counts = tally(*report.sections)
-    total = sum(counts.values())
     exhibits = plural(len(report.sections), "table or figure", "tables and figures")
+    tests = plural(sum(counts.values()), "test")
     return (
-        f"Reproduced {counts[HELD]} of {plural(total, 'result')} in {exhibits}; "
-        f"{counts[FAILED]} did not hold, {counts[UNDECIDED]} undecided."
+        f"Reproduced {exhibits} of the paper. In {tests} of its claims, {counts[HELD]} held, "
+        f"{counts[FAILED]} did not hold and {counts[UNDECIDED]} stayed undecided."
     )
 
 
 def undecided_note(report: Report) -> str:
-    """Return why verdicts are undecided and how to decide them; empty if all are decided."""
-    n = tally(*report.sections)[UNDECIDED]
-    if not n:
+    """Return why claims are undecided and how to decide them; empty if all are decided."""
+    if not tally(*report.sections)[UNDECIDED]:
         return ""
     if report.quick:
         return (
-            f"{plural(n, 'verdict')} undecided with so few repetitions: a comparison needs its "
+            "A quick run has too few repetitions to decide most claims: a comparison needs its "
             f"{STRICT:.1%} interval on one side of zero, and growth is not tested. Run without "
             "--quick to decide more of them."
         )
     return (
-        f"{plural(n, 'verdict')} undecided: the interval covers both answers, or the growth of a "
-        "curve is not clear at this horizon."
+        "A claim is undecided if the interval covers both answers, or if the growth of a curve is "
+        "not clear at this horizon."
     )
 
 

@@ -92,7 +92,8 @@ def test_page_contains_all_content_escaped(page: Reader) -> None:
 
 def test_headline_leads_with_the_reproduced_results() -> None:
     assert headline(REPORT) == (
-        "Reproduced 3 of 5 results in 2 tables and figures; 1 did not hold, 1 undecided."
+        "Reproduced 2 tables and figures of the paper. In 5 tests of its claims, 3 held, "
+        "1 did not hold and 1 stayed undecided."
     )
 
 
@@ -108,7 +109,7 @@ def test_quick_report_says_how_to_decide_undecided_claims(page: Reader) -> None:
     assert undecided_note(REPORT) in page.text
     assert "--quick" not in undecided_note(REPORT)
     quick = msgspec.structs.replace(REPORT, quick=True)
-    assert "1 verdict undecided with so few repetitions" in undecided_note(quick)
+    assert "too few repetitions to decide" in undecided_note(quick)
     assert "99.9% interval" in undecided_note(quick)
     assert "horizon" in undecided_note(REPORT)
     assert "without --quick" in undecided_note(quick)
