@@ -125,7 +125,7 @@ class _ClientBase(Generic[H]):
         if http is None:
             url_parts = httpx.URL(self._requests.url)
             http = getattr(httpx, self._http_class)(
-                # Proxies from the environment must not be used for this machine.
+                # Requests to this machine must not go through proxies from the environment.
                 trust_env=url_parts.host not in LOOPBACK,
                 # Loading the system's certificates is slow, and plain HTTP never needs them
                 # because redirects are not followed.
@@ -161,7 +161,7 @@ class Client(_ClientBase["httpx.Client"]):
     deadline : float
         Timeout of a call with all its tries in seconds.
     rng : numpy.random.Generator, optional
-        Random generator of the waits between tries.
+        Random generator for the waits between tries.
     http : httpx.Client, optional
         HTTP client to use, for example with custom certificates or proxies. It is not closed.
 
@@ -243,7 +243,7 @@ class Client(_ClientBase["httpx.Client"]):
                 with _connection_errors(), self._http.stream(**_httpx_arguments(step)) as response:
                     for part in response.iter_bytes():
                         content += part
-                        if time.monotonic() > deadline:  # httpx only limits the wait for each part
+                        if time.monotonic() > deadline:  # httpx limits only the wait for each part
                             raise TimeoutError
                     return _reply(response, content)
 

@@ -25,33 +25,38 @@ OutputsLike = Sequence[Any] | Mapping[str, Any]
 Features = FeatureMap | Shared | PerStage | PerPair | Mapping[str, Any]
 
 
-def context_value(context: ContextLike, prefix: str = "") -> Context:
+def context_value(context: ContextLike, description: str = "context") -> Context:
     """Return a context as JSON: a list of numbers, or values by name.
 
-    ``prefix`` is put before error messages.
+    Error messages refer to the context by its ``description``, such as "context 3" in a batch.
     """
     if not isinstance(context, Mapping):
-        return numbers(context, prefix)
+        return numbers(context, description)
     values = {str(name): cast(Any, value) for name, value in context.items()}
     numeric = {k: v for k, v in values.items() if not isinstance(v, str | bool | None)}
-    floats = numbers(list(numeric.values()), prefix)
+    floats = numbers(list(numeric.values()), description)
     return values | dict(zip(numeric, floats, strict=True))
 
 
-def numbers(values: ArrayLike, prefix: str = "") -> list[float]:
+def numbers(values: ArrayLike, description: str) -> list[float]:
     """Return finite numbers as a list: a context, or the numbers that an arm adds to it."""
-    array = checks.numbers(f"{prefix}a context", values, InvalidContextError)
+    array = checks.numbers(description, values, InvalidContextError)
     if array.ndim != 1 or not np.isfinite(array).all():
-        raise InvalidContextError(f"{prefix}a context must be a flat list of finite numbers")
+        raise InvalidContextError(
+            f"{description} must be a flat list of finite numbers, got {short_repr(values)}"
+        )
     return array.tolist()
 
 
 def context_values(contexts: ArrayLike | Iterable[ContextLike]) -> list[Context]:
-    """Return several contexts as JSON; an array has a context in each row."""
+    """Return several contexts as JSON, from an iterable or from the rows of an array."""
     if isinstance(contexts, Mapping | str | bytes) or not isinstance(contexts, Iterable):
-        raise InvalidContextError("contexts must be a list of contexts; use open for a single one")
+        raise InvalidContextError(
+            f"contexts must be a list of contexts, got {short_repr(contexts)}; use open for a "
+            "single context"
+        )
     rows = cast(Iterable[ContextLike], contexts)
-    return [context_value(row, f"context {number}: ") for number, row in enumerate(rows)]
+    return [context_value(row, f"context {number}") for number, row in enumerate(rows)]
 
 
 def output_values(outputs: OutputsLike) -> list[Any] | dict[str, Any]:
@@ -69,7 +74,7 @@ def output_values(outputs: OutputsLike) -> list[Any] | dict[str, Any]:
 
 
 def required_value(value: Any, description: str) -> Any:
-    """Return an output or a label as JSON; it must not be None, which means that it is unknown."""
+    """Return an output or a label as JSON; reject None, which stands for an unknown value."""
     if value is None:
         raise InvalidOutputsError(f"{description} must not be None")
     return json_value(value, description)
@@ -155,8 +160,8 @@ def cascade_spec(
     tradeoffs = set(cascade.tradeoff.tolist())
     if len(tradeoffs) > 1:
         raise InvalidCascadeError(
-            "the service supports one trade-off for all arms; fold them into the costs with "
-            "Cascade.from_cumulative(cascade.cumulative, cascade.names)"
+            "the service supports only one trade-off for all arms; fold the trade-offs into the "
+            "costs with Cascade.from_cumulative(cascade.cumulative, cascade.names)"
         )
     optional: dict[str, Any] = {} if keep_open is None else {"keep_open": keep_open}
     if features is not None:
@@ -185,8 +190,8 @@ def _feature_spec(
     spec = bind(features, context_dim, n_arms, stages).to_spec()
     if any(feature_map["kind"] == "custom" for feature_map in spec["maps"]):
         raise InvalidParameterError(
-            f"{features!r} is code, which cannot be sent to a service; compute the features "
-            "yourself and send them as the context, or use Identity, Polynomial or Scaled"
+            f"{features!r} contains Python code, which cannot be sent to a service; compute the "
+            "features yourself and send them as the context, or use Identity, Polynomial or Scaled"
         )
     if spec["kind"] == Shared.kind:
         return spec["maps"][0]

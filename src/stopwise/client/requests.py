@@ -1,4 +1,4 @@
-"""The requests of the API, each as an exchange: the methods of both clients."""
+"""The sans-I/O client, whose methods `Client` and `AsyncClient` share."""
 
 import os
 import re
@@ -44,7 +44,9 @@ POLL_INTERVAL = 0.1  # seconds between requests while the service is not ready
 
 
 class Requests:
-    """The requests of the API, without the I/O; see `Client` for the parameters.
+    """A sans-I/O client: each method returns an exchange, which its caller performs.
+
+    `Client` describes the parameters, and `stopwise.client.retries` the exchanges.
 
     Examples
     --------
@@ -91,7 +93,7 @@ class Requests:
         cascade : Cascade
             The arms, their costs and the trade-off.
         context : int or sequence of str
-            The names of the numbers in a context, or only their number.
+            The names of the numbers in a context, or only how many there are.
         features : feature map or dict, optional
             By default ``Standard()``. `Custom` features cannot be sent because they are code.
         policy : str
@@ -113,7 +115,9 @@ class Requests:
         if isinstance(spec, str):
             spec = cascade_spec(spec, cascade, context, features, policy, keep_open, settings)
         elif cascade is not None or context is not None or settings:
-            raise InvalidParameterError("a CascadeSpec is complete; pass it without other settings")
+            raise InvalidParameterError(
+                "pass a CascadeSpec alone: it already contains the arms, the context and the policy"
+            )
         key = _idempotency_key(idempotency_key)
         return self._post("/v1/cascades", m.CascadeView, spec, key)
 
@@ -165,7 +169,7 @@ class Requests:
         -------
         RoundAnswer
             Run the arms from ``next`` to ``stop`` and `report` their outputs. While ``stop`` is
-            None, run and report only the arm ``next``.
+            None, run and report only the arm at index ``next``.
         """
         body = m.RoundRequest(context_value(context), evidence)
         key = _idempotency_key(idempotency_key)
@@ -181,8 +185,8 @@ class Requests:
     ) -> Exchange[list[m.RoundAnswer]]:
         """Open several rounds in one request; they do not learn from each other.
 
-        ``contexts`` is an array with a context in each row, or an iterable of contexts. The
-        service accepts 1,000 by default. The other parameters are the same as in `open`.
+        ``contexts`` is an array with a context in each row, or an iterable of contexts. By default,
+        the service accepts at most 1,000. The other parameters are the same as in `open`.
         """
         body = m.BatchRequest(context_values(contexts), evidence)
         if not body.contexts:
@@ -211,15 +215,15 @@ class Requests:
         name, id : str
             The name of the cascade and the id of the round.
         outputs : sequence or mapping
-            In the order of the arms (None: not yet available), or by arm name. Any JSON values,
-            compared by equality.
+            In the order of the arms (None: not yet available), or by arm name. Outputs are any
+            JSON values, compared by equality.
         revealed : array_like
             The numbers that the arm adds to the context, if stages reveal it.
         final : bool
             Whether the remaining outputs will never arrive because a stage failed. The policy
             then learns from the arms before the first missing one.
         """
-        body = m.OutputsRequest(output_values(outputs), numbers(revealed, "revealed: "), final)
+        body = m.OutputsRequest(output_values(outputs), numbers(revealed, "revealed"), final)
         return self._post(_path(name, "rounds", id, "outputs"), m.RoundAnswer, body)
 
     def label(
@@ -254,7 +258,7 @@ class Requests:
     # -- the service itself -----------------------------------------------------------------------
 
     def state(self) -> Exchange[m.StateAnswer]:
-        """Return the digests of the log and the state; equal hashes mean identical states."""
+        """Return the digests of the log and of the state, for comparing replicas."""
         return self._get("/v1/state", m.StateAnswer)
 
     def ready(self, wait: float = 0.0) -> Exchange[bool]:
@@ -296,7 +300,7 @@ class Requests:
 
 
 def _path(name: str, *parts: str) -> str:
-    """Return the path of a cascade, or of something in it."""
+    """Return the path of a cascade, or of a resource below it."""
     try:
         msgspec.convert(name, m.Name)
     except msgspec.ValidationError as error:
@@ -325,8 +329,8 @@ def _header_value(value: str, description: str) -> str:
 
 
 def _service_url(url: str) -> str:
-    """Return a valid URL of a service, without a slash at the end."""
-    import httpx  # it parses the URL too, so it must accept it
+    """Return a valid URL of a service, without a trailing slash."""
+    import httpx  # the client uses httpx, so httpx must accept the URL
 
     try:
         parts = httpx.URL(url)
@@ -335,8 +339,8 @@ def _service_url(url: str) -> str:
         has_password = bool(parts.userinfo)
     except (httpx.InvalidURL, ValueError):
         valid = False
-        has_password = "@" in url  # perhaps: the URL cannot be parsed
-    if has_password:  # the message must not show it
+        has_password = "@" in url  # a guess, because the URL cannot be parsed
+    if has_password:  # the message must not show the password
         raise InvalidParameterError(
             "the URL must not contain a user or a password; pass the API key as key="
         )

@@ -1,7 +1,8 @@
 """Requests with retries, as generators that do no I/O.
 
-An exchange yields steps: `Send` a request, `Pause` before a retry, `Ask` a stage. The client
-performs each step, blocking or not, and sends back its outcome or throws an exception in.
+An exchange is a generator that yields steps: `Send` a request, `Pause` before a retry, `Ask` a
+stage. The client performs each step (blocking or async), then sends its outcome to the generator or
+throws an exception into it.
 """
 
 import time
@@ -21,14 +22,14 @@ T = TypeVar("T")
 # The service responds with 429 or 503 if a retry may succeed; proxies respond with the others if
 # the service is down. All requests are safe to repeat: they have a key or name their round.
 RETRY_STATUSES = frozenset({429, 502, 503, 504})
-# Heuristics: a restart takes a second or two, and an overloaded service needs room.
+# Seconds (heuristic): a restart takes one or two, and an overloaded service needs time to recover.
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 5.0
 SHORTEST_TRY = 0.1  # seconds; a try with less time would hardly succeed
 
 
 class Send(NamedTuple):
-    """Step: send a request. The outcome is a `Reply`, or `ConnectionLost` is thrown in."""
+    """Step: send a request. The outcome is a `Reply`, or a `ConnectionLost` exception."""
 
     method: str
     url: str
@@ -74,7 +75,7 @@ class Retries:
         self._rng = np.random.default_rng() if rng is None else rng
 
     def request(self, send: Send, answer_type: type[T]) -> Exchange[T]:
-        """Send a request until it succeeds, fails permanently or the deadline is over."""
+        """Send a request until it succeeds, fails permanently, or the deadline passes."""
         began = self.clock()
         tries = 0
         server_errors = 0
@@ -114,8 +115,8 @@ def _decode(reply: Reply, answer_type: type[T]) -> T:
         return msgspec.json.decode(reply.content, type=answer_type)
     except (msgspec.DecodeError, UnicodeDecodeError) as reason:
         raise ServiceError(
-            f"unexpected response body ({reason}); check that the URL is a Stopwise service of a "
-            "version that this client supports",
+            f"unexpected response body ({reason}); check that the URL belongs to a Stopwise "
+            "service whose version this client supports",
             status=reply.status,
             code="bad_answer",
         ) from None
@@ -136,8 +137,8 @@ def service_error(reply: Reply, url: str) -> ServiceError:
         fault = msgspec.json.decode(reply.content, type=ErrorAnswer).error
     except (msgspec.DecodeError, UnicodeDecodeError):
         return ServiceError(
-            f"{url} responded with {status}, but not in the format of the service; is there a "
-            "proxy in between, or another program at this address?",
+            f"{url} responded with {status}, but not as a Stopwise service does; check whether a "
+            "proxy or another program answers at this address",
             status=status,
             code="bad_answer",
         )

@@ -1,4 +1,4 @@
-"""Complete rounds of a service: `Client.run` and its outcome."""
+"""Complete rounds, as run by `Client.run`, and their outcome."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -55,7 +55,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class RemoteRound:
-    """An open round of the service, which decides for a `RoundLoop`.
+    """An open round of the service, which tells a `RoundLoop` the arm to run next.
 
     If the complete context is known when the round is opened, all outputs are reported together
     after the last arm. If stages reveal the context, each output is reported at once.
@@ -117,7 +117,7 @@ def run(
             yield from remote.end()
     except ServiceError as error:
         error.add_note(
-            f"The outputs of round {remote.answer.id} were not reported. Its answer was "
+            f"The outputs of round {remote.answer.id} were not reported. Its latest answer was "
             f"{short_repr(loop.newest)}."
         )
         if error.status == 422:  # the outputs are invalid: the round would stay open

@@ -62,17 +62,17 @@ class RecentDecision(msgspec.Struct, frozen=True):
         return self.reason if isinstance(self.reason, str) else str(cheap_evidence(self.reason))
 
     def evidence(self) -> tuple[PairEvidence, ...]:
-        """Return the comparisons behind the decision; empty after a snapshot or a batch."""
+        """Return the comparisons behind the decision; none after a snapshot or for a batch."""
         return () if isinstance(self.reason, str) else cheap_evidence(self.reason).evidence
 
 
 def cheap_evidence(decision: Decision) -> Decision:
-    """Return a decision with the evidence of its proof, which needs no pass over the history."""
+    """Return a decision with evidence from its proof only, which needs no pass over the history."""
     return msgspec.structs.replace(decision, exact_evidence=False)
 
 
 class ServedCascade:
-    """The policy, rounds and counts of one cascade; ``index`` is its place in creation order."""
+    """The policy, rounds and counts of one cascade, which is the ``index``-th that was created."""
 
     def __init__(
         self, index: int, spec: CascadeSpec, created: float, policy: Policy | None = None
@@ -91,15 +91,15 @@ class ServedCascade:
         self.contexts = ContextParser(spec, self.policy)
         self._costs = cast(list[float], self.arms.cumulative.tolist())
         self._names = self.arms.names
-        # Of the outputs being learned: their time, and whether they were just reported, as opposed
-        # to replayed from the log.
+        # The time of the outputs being learned from, and whether they were just reported (True) or
+        # are replayed from the log (False).
         self._time = created
         self._live = False
         if isinstance(self.policy, PairwisePolicy):
             self.policy.watch(self._log_change)
 
     def work(self, rounds: int, *, evidence: bool = False) -> float:
-        """Return the maximum number of multiplications of a request: a pass over the history."""
+        """Return the most multiplications that a request can need: one pass over the history."""
         per_row = float(len(self.arms.pairs()) * self._n_features() ** 2)
         decisions = per_row * (self.ledger.learned + rounds)
         return decisions + EVIDENCE_WORK * rounds if evidence else decisions
@@ -148,8 +148,8 @@ class ServedCascade:
             )
         if complete and not self.staged:
             message = (
-                "complete is only for cascades whose stages reveal the context; run the arms up to "
-                "stop"
+                "complete is allowed only if stages reveal the context; in this cascade, run the "
+                "arms up to stop"
             )
             raise InvalidRequest(message, field="complete")
         decisions, stops, rule_stops = None, list[int](), list[int]()
@@ -190,14 +190,14 @@ class ServedCascade:
             self._add(event, [self._start(rows[0], event.complete)], None, position)
             return
         decisions, stops, _ = self._decide(rows)
-        # Rounding may differ on another machine; the recorded stops, which were answered, count.
+        # Rounding may differ between machines. The recorded stops are kept: clients received them.
         self.divergences += sum(a != b for a, b in zip(stops, event.stops, strict=True))
         self._add(event, [x.tobytes() for x in rows], decisions, position)
 
     def _decide(
         self, rows: Floats, *, one_by_one: bool = False
     ) -> tuple[list[Decision] | None, list[int], list[int]]:
-        """Return the decisions (None for a batch), the stops and the stops of the rule."""
+        """Return the decisions (None for a batch), the stops, and the stops without exploration."""
         if one_by_one or len(rows) == 1:
             decisions = [self.policy.decide(x) for x in rows]
             stops = [decision.stop for decision in decisions]
@@ -226,8 +226,8 @@ class ServedCascade:
             return
         self.ledger.add(waiting, stops, event.rule_stops or stops, position)
         self.counts.add_stops(event.time, stops)
-        if decisions is None:  # the dashboard shows the last one of a batch
-            reason = f"The last of a batch of {count:,} rounds."
+        if decisions is None:  # the dashboard shows only the last round of a batch
+            reason = f"The last round of a batch of {count:,}."
             self._add_recent(first + count - 1, event.time, stops[-1], reason)
         for k, decision in enumerate(decisions or ()):
             self._add_recent(first + k, event.time, stops[k], decision)
@@ -257,7 +257,8 @@ class ServedCascade:
     ) -> tuple[Reported | None, RoundAnswer]:
         """Add outputs of arms; return the event (None if nothing is new) and the answer.
 
-        ``answers`` are the answers behind all outputs so far, if labels need them.
+        If labels are compared with the answers of the arms rather than with their outputs,
+        ``answers`` has the answer behind each output reported so far.
         """
         ledger = self.ledger
         status = ledger.status[ledger.row(number)]
@@ -268,10 +269,12 @@ class ServedCascade:
                 f"this round expired, because {self.spec.keep_open:,} newer rounds were open "
                 "(keep_open)"
             )
-        # A repeat of the request that ended the round may have outputs after the missing one.
+        # A repeat of the request that ended the round may have outputs after the first missing one.
         if status == LEARNED and new and not (final and min(new) > ledger.next_arm(number)):
             missing = ", ".join(self._names[arm] for arm in new)
-            raise Conflict(f"the round has ended and was learned without these arms: {missing}")
+            raise Conflict(
+                f"the round has ended; the policy learned from it without these arms: {missing}"
+            )
         if status != OPEN or (not new and not final):
             return None, self.answer(number, repeated=True)
         waiting = ledger.open[number]
@@ -307,7 +310,7 @@ class ServedCascade:
 
     def apply_reported(self, event: Reported, position: int) -> None:
         """Apply a recorded `Reported` event."""
-        self._live = False  # a change was already logged when the outputs were reported
+        self._live = False  # changes were logged when the outputs were reported
         waiting = self.ledger.open[event.number]
         addition = np.frombuffer(event.revealed)
         if isinstance(waiting, RoundInProgress):
@@ -368,8 +371,8 @@ class ServedCascade:
         ((arm, output),) = new.items()
         expected = len(in_progress.outputs)
         if arm != expected:
-            message = f"the next output must be that of {self._names[expected]!r}"
-            raise Conflict(f"{message}, got {self._names[arm]!r}", field="outputs")
+            message = f"the next output must come from {self._names[expected]!r}"
+            raise Conflict(f"{message}, got one from {self._names[arm]!r}", field="outputs")
         try:
             in_progress.give(output, cast(list[float], revealed.tolist()))
         except StopwiseError as error:
@@ -395,33 +398,34 @@ class ServedCascade:
     def _new_outputs(
         self, number: int, outputs: dict[int, bytes], revealed: Floats
     ) -> dict[int, bytes]:
-        """Return the outputs not reported before; reject those that contradict earlier ones."""
+        """Return the outputs not reported before; raise if others differ from earlier reports."""
         ledger = self.ledger
         if len(revealed) and not self.staged:
-            message = "stages of this cascade reveal nothing; omit revealed"
+            message = "the stages of this cascade reveal nothing; omit revealed"
             raise InvalidRequest(message, field="revealed")
         if len(revealed) and len(outputs) != 1:
-            message = "revealed belongs to a single output; report one arm at a time"
+            message = "revealed must belong to a single output; report one arm at a time"
             raise InvalidRequest(message, field="revealed")
-        if not np.isfinite(revealed).all():
-            raise InvalidRequest("revealed must have finite numbers", field="revealed")
+        if len(invalid := revealed[~np.isfinite(revealed)]):
+            message = f"revealed must contain only finite numbers, got {invalid[0]}"
+            raise InvalidRequest(message, field="revealed")
         last = len(self._names) - 1 if self.staged else ledger.stops[ledger.row(number)]
         new: dict[int, bytes] = {}
         for arm, output in outputs.items():
             if arm > last:
                 message = (
-                    f"this round stops at {self._names[last]!r}; the output of "
-                    f"{self._names[arm]!r} cannot be learned from"
+                    f"this round stops at {self._names[last]!r}; it does not accept the output of "
+                    f"the later arm {self._names[arm]!r}"
                 )
                 raise Conflict(message, field="outputs")
             before = ledger.fingerprint(number, arm)
             if before == 0:
                 new[arm] = output
             elif before != _fingerprint(output, revealed):
-                message = f"another output of {self._names[arm]!r} was reported before"
-                raise Conflict(f"{message}; the first one counts", field="outputs")
+                message = f"a different output of {self._names[arm]!r} was already reported"
+                raise Conflict(f"{message}; the first one is kept", field="outputs")
         if self.staged and len(new) > 1:
-            message = "stages of this cascade reveal its context; report one arm at a time"
+            message = "the stages of this cascade reveal the context; report one arm at a time"
             raise Conflict(message, field="outputs")
         return new
 
@@ -438,12 +442,12 @@ class ServedCascade:
     ) -> Labelled | None:
         """Add the label of a round; return the event (None if nothing is new).
 
-        The label is the right answer, ``label``, or whether each arm was ``right``.
+        The label is either the right answer (``label``) or whether each arm was right (``right``).
         """
         before = self.ledger.labels.get(number)
         if before is not None:
             if before != _label_fingerprint(label, right):
-                raise Conflict("another label was reported before; the first one counts")
+                raise Conflict("a different label was already reported; the first one is kept")
             return None
         rule_stop = self.ledger.rule_stops[self.ledger.row(number)]
         request = self.ledger.label_requests.get(number)
@@ -472,13 +476,13 @@ class ServedCascade:
     def answer(
         self, number: int, *, repeated: bool = False, reason: Decision | None = None
     ) -> RoundAnswer:
-        """Return the state of a round as in the API."""
+        """Return the state of a round as the API shows it."""
         ledger, arms, row = self.ledger, self._names, self.ledger.row(number)
         status, missing = ledger.status[row], ledger.next_arm(number)
         stop = ledger.stops[row] if ledger.stops[row] >= 0 else None
         next_arm = missing if status == OPEN else None
         shown = next_arm if stop is None else stop
-        last = missing - 1 if stop is None else stop  # the cost is that of the arms up to it
+        last = missing - 1 if stop is None else stop  # the cost covers the arms up to this one
         answer = RoundAnswer(
             id=ledger.id(number),
             status=STATUS_NAMES[status],
@@ -508,7 +512,7 @@ class ServedCascade:
         return msgspec.structs.replace(answer, reason=str(decision), evidence=evidence)
 
     def view(self) -> CascadeView:
-        """Return the cascade as in the API."""
+        """Return the cascade as the API shows it."""
         stops = list(self.counts.stops_total)
         n = sum(stops)
         return CascadeView(
@@ -529,13 +533,13 @@ class ServedCascade:
 
 
 def unknown_arm(name: str, arms: Sequence[str]) -> str:
-    """Return the message for an unknown name of an arm."""
+    """Return the error message for an unknown arm name."""
     return f"unknown arm {shorten(name, 80)!r}; {suggestion(name, arms)}"
 
 
 def _label_fingerprint(label: bytes, right: list[bool] | None) -> int:
     """Return the fingerprint of a label in either form."""
-    return fingerprint(label if right is None else bytes(right))  # never bytes of JSON
+    return fingerprint(label if right is None else bytes(right))  # these bytes are never JSON
 
 
 def _fingerprint(output: bytes, revealed: Floats) -> int:

@@ -32,15 +32,18 @@ def create_cascade(
     max_cascades: int,
     max_tables: int,
 ) -> CommandResult:
-    """Create a cascade with the policy built for it; answer with its view and whether it is new."""
+    """Create a cascade from a spec and the policy that was built from it.
+
+    The answer is the view of the cascade, and whether the cascade is new.
+    """
     repeat = state.idempotency_keys.find(key, digest)
     existing = state.order[repeat.first] if repeat else state.cascades.get(spec.name)
     if existing is not None and existing.spec == spec:
         return None, (state.cascade(spec.name).view(), False)
     if existing is not None:
         raise Conflict(
-            f"cascade {spec.name!r} exists with a different definition. A cascade cannot be "
-            "changed, because its policy learned from these arms and costs: use another name",
+            f"cascade {spec.name!r} already exists with a different definition, which cannot be "
+            "changed because the policy has learned from its arms and costs; use another name",
             field="name",
         )
     if len(state.order) >= max_cascades:
@@ -48,7 +51,7 @@ def create_cascade(
     policies = [policy, *(cascade.policy for cascade in state.order)]
     if sum(map(specs.table_bytes, policies)) > max_tables << 20:
         raise Conflict(
-            f"the tables of all cascades would need more than {max_tables:,} MB (max_tables): "
+            f"the tables of all cascades would need more than {max_tables:,} MB (max_tables); "
             "use fewer features or arms",
             field="features",
         )
@@ -79,7 +82,7 @@ def open_rounds(
     evidence: bool,
     complete: bool,
 ) -> CommandResult:
-    """Open rounds; answer with the rounds and whether they are new."""
+    """Open rounds; the answer is the rounds, and whether they are new."""
     event, answers = state.cascade(name).open(
         contexts,
         time,
@@ -100,7 +103,7 @@ def report_outputs(
     request: m.OutputsRequest,
     answers: Sequence[StoredAnswer],
 ) -> CommandResult:
-    """Add outputs of a round; ``answers`` are the answers behind them, if labels need them."""
+    """Add outputs of a round; `ServedCascade.report` describes ``answers``."""
     cascade = state.cascade(name)
     return cascade.report(
         cascade.ledger.number(id_),
@@ -125,7 +128,7 @@ def label_round(
 ) -> CommandResult:
     """Add the label of a round: the right answer, or whether each arm was right.
 
-    Answer with the number of labelled rounds, the number of consecutive labels that match no
+    The answer is the number of labelled rounds, the number of labels in a row that match no
     output, and whether this label is a repeat.
     """
     cascade = state.cascade(name)
@@ -135,5 +138,5 @@ def label_round(
 
 
 def no_change(state: State, time: float) -> CommandResult:
-    """Change nothing; once answered, all earlier events are stored and applied."""
+    """Change nothing; the answer means that all earlier events are stored and applied."""
     return None, None

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeAlias, cast
 
+import msgspec
 import numpy as np
 
 from stopwise.arrays import Floats
@@ -12,6 +13,7 @@ from stopwise.policies.protocol import Policy
 from stopwise.service.domain import spec as specs
 from stopwise.service.domain.errors import InvalidRequest
 from stopwise.service.domain.messages import CascadeSpec
+from stopwise.text import shorten
 
 Named: TypeAlias = dict[str, float | str | bool | None]
 Contexts: TypeAlias = Sequence[list[float] | Named]
@@ -28,7 +30,7 @@ class ContextParser:
         self._encoding = Encoding.from_spec(encoding) if isinstance(encoding, dict) else None
 
     def rows(self, contexts: Contexts) -> Floats:
-        """Return contexts as a table; reject the first invalid one."""
+        """Return contexts as the rows of an array; reject the first invalid one."""
         try:  # the common case: lists of the right length
             rows = np.array(contexts, dtype=np.float64)
         except (TypeError, ValueError):
@@ -38,7 +40,10 @@ class ContextParser:
             fields = ["context"] if n == 1 else [f"contexts[{k}]" for k in range(n)]
             rows = np.array(list(map(self._row, contexts, fields)), dtype=np.float64)
         if self._features is None and not np.isfinite(rows).all():  # features check this otherwise
-            raise InvalidRequest("a context must have finite numbers", field="context")
+            row, index = np.argwhere(~np.isfinite(rows))[0]
+            place = "context" if len(rows) == 1 else f"contexts[{row}]"
+            message = f"{place} must contain only finite numbers, got {rows[row, index]}"
+            raise InvalidRequest(f"{message} at index {index}", field="context")
         return rows
 
     def _row(self, context: list[float] | Named, field: str) -> list[float]:
@@ -54,7 +59,9 @@ class ContextParser:
                 raise InvalidRequest(f"{field}: {error}", field=field) from None
         if context.keys() != set(self._names):
             if not self._names:
-                message = f"{field} must be a list: the numbers of this cascade have no names"
+                message = (
+                    f"{field} must be a list, because this cascade has no names for its numbers"
+                )
                 raise InvalidRequest(message, field=field)
             missing = sorted(set(self._names) - context.keys())
             unknown = sorted(context.keys() - set(self._names))
@@ -65,8 +72,11 @@ class ContextParser:
                 problems.append(f"unknown: {', '.join(unknown)}")
             raise InvalidRequest(f"{field}: {'; '.join(problems)}", field=field)
         values = [context[name] for name in self._names]
-        if any(type(value) not in (int, float) for value in values):
-            raise InvalidRequest(f"{field} must have numbers only", field=field)
+        for name, value in zip(self._names, values, strict=True):
+            if type(value) not in (int, float):
+                got = shorten(msgspec.json.encode(value).decode(), 60)
+                message = f"{field} must contain only numbers, got {got} for {name!r}"
+                raise InvalidRequest(message, field=field)
         return cast(list[float], values)
 
     def invalid(self, error: StopwiseError, field: str = "context") -> InvalidRequest:
@@ -77,13 +87,13 @@ class ContextParser:
         message = f"{row}{self._name(error.coordinate)} {error.problem}"
         if error.advice:  # the advice of the policy is Python; give its JSON equivalent
             message += (
-                ". The features of this cascade have a bound; create a cascade with a larger one, "
+                ". The features of this cascade are bounded; create a cascade with a larger bound, "
                 'such as "features": {"kind": "polynomial", "degree": 1, "bound": 100}'
             )
         return InvalidRequest(message, field=field)
 
     def _name(self, coordinate: int) -> str:
-        """Return the name of a number for messages; numbers that stages reveal have none."""
+        """Return how messages refer to a number: by its name, or by its index if it has no name."""
         if coordinate < len(self._names):
             return repr(self._names[coordinate])
-        return f"number {coordinate}"
+        return f"the number at index {coordinate}"

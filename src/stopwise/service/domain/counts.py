@@ -15,8 +15,8 @@ FIRST_WIDTH = 10.0  # initial width of a bucket, in seconds
 class Counts(msgspec.Struct):
     """Counts of rounds by time, and of disagreements, in bounded memory.
 
-    Time is divided into buckets of equal width. When there are more than `MAX_BUCKETS`, neighbours
-    are merged and the width doubles.
+    Time is divided into buckets of equal width. Beyond `MAX_BUCKETS` of them, adjacent buckets are
+    merged and the width doubles.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class Counts(msgspec.Struct):
     early_total: list[int] = []
     day: float = 0.0  # start of the newest day (UTC) with an opened round
     opened_total: int = 0  # rounds opened on that day, including those that expired
-    unmatched_labels: int = 0  # number of consecutive labels, up to the latest, equal to no output
+    unmatched_labels: int = 0  # how many of the latest labels in a row match no output
 
     @staticmethod
     def blank(n_arms: int) -> "Counts":
@@ -66,16 +66,16 @@ class Counts(msgspec.Struct):
     def add_opened(self, time: float, count: int) -> None:
         """Count opened rounds; some of them may never stop."""
         day = time - time % DAY
-        # Clocks of several machines may differ around midnight, so the previous day counts as the
-        # newest one. A larger step back means that the clock was wrong before.
+        # Clocks of several machines may differ around midnight, so rounds of the previous day are
+        # added to the newest one. A larger step back means that the clock was wrong before.
         if day > self.day or day < self.day - DAY:
             self.day, self.opened_total = day, 0
         self.opened_total += count
 
     def opened_on(self, day: float) -> int:
-        """Return the number of rounds opened on a day, the newest one or later.
+        """Return the number of rounds opened on a day; earlier days are not stored.
 
-        If the clock was set back, rounds of the later day count as well.
+        If the clock was set back, rounds of the later day are included.
         """
         return self.opened_total if self.day >= day else 0
 
@@ -95,10 +95,10 @@ class Counts(msgspec.Struct):
                 self.differed_total[pair] += outputs[i] != outputs[j]
 
     def _index(self, time: float) -> int:
-        """Return the index of the bucket of a time, which may be beyond the last one.
+        """Return the index of a time's bucket, which may not exist yet.
 
-        Times before the first bucket count in it: clocks of several machines differ a little, and
-        a clock may be set back.
+        Earlier times are counted in the first bucket: clocks of several machines differ a little,
+        and a clock may be set back.
         """
         return max(0, int((time - self.start) // self.width))
 

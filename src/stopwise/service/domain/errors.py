@@ -1,4 +1,4 @@
-"""Errors of requests, each with a code."""
+"""Request errors, each with a code."""
 
 from typing import ClassVar
 
@@ -11,9 +11,9 @@ class RequestError(Exception):
     Attributes
     ----------
     code : str
-        The reason, for programs.
+        The reason, for programs to compare.
     message : str
-        The reason, for people.
+        The reason, for people to read.
     field : str, optional
         The invalid field of the request.
     retry_after : int, optional
@@ -56,7 +56,7 @@ class UnknownRound(RequestError):
 
 
 class Conflict(RequestError):
-    """The request contradicts an earlier one."""
+    """The request conflicts with an earlier one or with a limit of the service."""
 
     code = "conflict"
 

@@ -50,10 +50,10 @@ class Reported(msgspec.Struct, frozen=True, array_like=True, tag="reported"):
     """Outputs of a round were reported.
 
     If ``ended``, the policy learned from the round, and the event has the outputs of all arms that
-    ran. If ``early``, the round ended because no more will arrive. If stages reveal the context,
-    ``revealed`` has the numbers that the newest arm added and ``context`` (once ended) the complete
-    context. If a function compares answers, the outputs are equivalence classes, and ``answers``
-    (once ended) has the compressed answers, so that a label can be compared with them.
+    ran. If ``early``, the round ended because no more outputs will arrive. If stages reveal the
+    context, ``revealed`` has the numbers that the newest arm added and ``context`` (once ended) the
+    complete context. If a function compares answers, the outputs are equivalence classes, and
+    ``answers`` (once ended) has the compressed answers, so that a label can be compared with them.
     """
 
     cascade: int
@@ -77,7 +77,7 @@ def context_of(opened: Opened, reported: Reported | None, number: int) -> bytes:
 
 
 class Labelled(msgspec.Struct, frozen=True, array_like=True, tag="labelled"):
-    """The label of a round was reported; the event repeats the round.
+    """The label of a round was reported; the event repeats the round's context and outputs.
 
     The label is the right answer (``label``), or whether each arm that answered was right
     (``right``, with an empty ``label``).
@@ -94,7 +94,7 @@ class Labelled(msgspec.Struct, frozen=True, array_like=True, tag="labelled"):
 
     @property
     def right_arms(self) -> tuple[bool, ...]:
-        """Whether each arm that answered was right."""
+        """For each arm that answered, whether it was right."""
         if self.right is not None:
             return tuple(self.right)
         return tuple(output == self.label for output in self.outputs)
@@ -104,7 +104,7 @@ Event: TypeAlias = Created | Retired | Opened | Reported | Labelled
 
 
 def is_about(event: Event, cascade: int, number: int) -> bool:
-    """Return whether an event changes a round of a cascade."""
+    """Return whether an event changes a given round of a cascade."""
     match event:
         case Opened():
             within = event.first <= number < event.first + event.count

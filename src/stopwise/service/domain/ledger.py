@@ -1,7 +1,7 @@
 """The rounds of one cascade, until their events are compacted away.
 
-Rounds are numbered from 0. An ended round takes 19 bytes and 8 per arm, enough to recognise a
-repeat or a conflict and to find its events in the log; only open rounds keep their context.
+Rounds are numbered from 0. An ended round takes 19 bytes plus 8 per arm: enough to recognise a
+repeat or a conflict, and to find its events in the log. Only open rounds keep their context.
 """
 
 from array import array
@@ -37,7 +37,7 @@ class IdempotencyKeys(OrderedDict[str, KeyedRequest]):
     """Requests by their Idempotency-Key, the oldest first."""
 
     def find(self, key: str | None, digest: bytes) -> KeyedRequest | None:
-        """Return the earlier request with this key, if any; reject one with another body."""
+        """Return the earlier request with this key, if any; reject a key used for another body."""
         request = None if key is None else self.get(key)
         if request is not None and request.digest != digest:
             raise Conflict(
@@ -47,14 +47,14 @@ class IdempotencyKeys(OrderedDict[str, KeyedRequest]):
         return request
 
     def add(self, key: str, request: KeyedRequest) -> None:
-        """Store a request and drop the oldest beyond `KEEP_KEYS`."""
+        """Store a request; drop the oldest one if there are more than `KEEP_KEYS`."""
         self[key] = request
         if len(self) > KEEP_KEYS:
             self.popitem(last=False)
 
 
 class Ledger:
-    """The rounds of one cascade; ids contain a checksum that depends on its name.
+    """The rounds of one cascade; their ids contain a checksum that depends on its name.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Ledger:
         self.keep_open = keep_open
         self._salt = crc32(name.encode())
         self._blank = bytes(8 * n_arms)
-        self.first = 0  # rounds before this one are forgotten and in no column
+        self.first = 0  # earlier rounds are forgotten: the columns have no rows for them
         self.forgotten = b""  # digest of the forgotten rounds
         self.status = array("B")
         self.stops = array("b")  # the last arm to run; -1: not decided yet
@@ -95,7 +95,7 @@ class Ledger:
         return f"{number}-{(number * 2654435761 ^ self._salt) >> 7 & 0xFFFFF:05x}"
 
     def number(self, text: str) -> int:
-        """Return the number of a round by its id; raise `UnknownRound` if there is none."""
+        """Return the number of the round with an id; raise `UnknownRound` if there is none."""
         digits = text.partition("-")[0]
         if digits.isascii() and digits.isdecimal() and len(digits) < 19:
             number = int(digits)
@@ -133,7 +133,7 @@ class Ledger:
             self._expire()
 
     def end(self, number: int, position: int) -> None:
-        """Mark a round as learned."""
+        """Mark an open round as learned."""
         row = self.row(number)
         self.status[row], self.ended_at[row] = LEARNED, position
         self.learned += 1
@@ -141,7 +141,7 @@ class Ledger:
         self.partial.pop(number, None)
 
     def add_label_request(self, number: int, request: LabelRequest) -> None:
-        """Add a pending label request and drop the oldest beyond `KEEP_LABEL_REQUESTS`."""
+        """Add a pending request; drop the oldest one beyond `KEEP_LABEL_REQUESTS`."""
         self.label_requests[number] = request
         if len(self.label_requests) > KEEP_LABEL_REQUESTS:
             del self.label_requests[next(iter(self.label_requests))]
@@ -219,7 +219,7 @@ class Ledger:
         )
 
     def snapshot(self, *, hashed: bool = False) -> "LedgerSnapshot":
-        """Return everything but the columns; if ``hashed``, with a digest of the columns."""
+        """Return everything except the columns; if ``hashed``, a digest replaces them."""
         return LedgerSnapshot(
             0 if hashed else self.first,
             self.digest(len(self.status)) if hashed else self.forgotten,

@@ -41,8 +41,8 @@ class CascadeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arms : list of Arm
         In the order in which they run.
     context : list of str, int or dict
-        The names of the numbers in a context, or only their number; or an encoding of categories,
-        dates and missing values, as returned by `Encoding.to_spec`.
+        The names of the numbers in a context, or only how many there are; or an encoding of
+        categories, dates and missing values, as returned by `Encoding.to_spec`.
     tradeoff : float
         λ, the error probability that one unit of cost is worth.
     features : dict
@@ -93,7 +93,8 @@ class CascadeView(msgspec.Struct, frozen=True):
     ]
     labels_asked: Annotated[int, Meta(description="Labels requested so far.")] = 0
     labels_missing: Annotated[
-        int, Meta(description="Requested labels that count as missing, and so as the worst case.")
+        int,
+        Meta(description="Requested labels that are missing; the policy assumes the worst case."),
     ] = 0
 
 
@@ -133,15 +134,18 @@ class Evidence(msgspec.Struct, frozen=True):
     second: str
     gap: Annotated[float, Meta(description="The additional cost of continuing to `second`.")]
     disagreement: Annotated[
-        float, Meta(description="Estimated probability that the arms disagree.")
+        float, Meta(description="Estimated probability that the two arms disagree.")
     ]
-    disagreement_ucb: Annotated[float, Meta(description="Its upper confidence bound.")]
+    disagreement_ucb: Annotated[
+        float, Meta(description="Upper confidence bound of `disagreement`.")
+    ]
     gap_won: Annotated[bool, Meta(description="Whether continuing is not worth its cost.")]
     gain: Annotated[
         float, Meta(description="Upper bound, from labels, on the gain per disagreement.")
     ] = 1.0
     response: Annotated[
-        float, Meta(description="Share of requested labels received, if missing ones raise `gain`.")
+        float,
+        Meta(description="Share of requested labels that arrived; below 1, it raises `gain`."),
     ] = 1.0
 
 
@@ -157,7 +161,8 @@ class RoundAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
         open: outputs are missing. learned: the policy has learned from the round. expired: too
         many newer rounds were open.
     arm : str
-        The name of the arm `stop` if that is known, otherwise of `next`; empty if no arm answered.
+        The name of the arm at index `stop` if that is known, otherwise at `next`; empty if the
+        round ended before any arm answered.
     cost : float
         The cost of all arms up to `stop` if that is known, otherwise of those that have answered.
     stop : int
@@ -170,7 +175,7 @@ class RoundAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     repeated : bool
         Whether the request repeated an earlier one and changed nothing.
     wants_label : bool
-        Whether the policy requests a label of this round.
+        Whether the policy requests a label for this round.
     """
 
     id: Annotated[str, Meta(examples=["17-0c3fa"])]
@@ -197,8 +202,9 @@ class OutputsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes
     ----------
     outputs : list or dict
-        By position from arm 0 (null: not yet available), or by arm name. Any JSON values, compared
-        by equality. Of values longer than 1,024 bytes, only a hash is stored.
+        A list in the order of the arms (null: not yet available), or an object by arm name. Outputs
+        are any JSON values, compared by equality. If one is longer than 1,024 bytes, only its hash
+        is stored.
     revealed : list of float
         The numbers that the arm adds to the context, if stages reveal it.
     final : bool
@@ -234,7 +240,8 @@ class LabelAnswer(msgspec.Struct, frozen=True):
     labelled: Annotated[int, Meta(description="Labelled rounds of the cascade so far.")]
     repeated: bool
     warning: (
-        Annotated[str, Meta(description="The last labels matched no arm's output.")] | UnsetType
+        Annotated[str, Meta(description="Present if the latest labels matched no output.")]
+        | UnsetType
     ) = UNSET
 
 
@@ -245,14 +252,16 @@ class WantedLabel(msgspec.Struct, frozen=True):
     time: float
     context: list[float]
     outputs: dict[str, Any]
-    probability: Annotated[float, Meta(description="The probability of requesting such a label.")]
+    probability: Annotated[
+        float, Meta(description="Probability with which this label was requested.")
+    ]
 
 
 class WantedLabels(msgspec.Struct, frozen=True):
     """Requested labels, oldest first."""
 
     wanted: Annotated[int, Meta(description="Number of requested labels.")]
-    rounds: Annotated[list[WantedLabel], Meta(description="The oldest ones.")]
+    rounds: Annotated[list[WantedLabel], Meta(description="The oldest requests, at most 20.")]
 
 
 class RoundView(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
 """Outputs of arms: JSON values that are compared by equality.
 
-Every value has one canonical form, in bytes of JSON: 1 and 1.0 are equal, true and 1 are not, and
-the order of an object's fields does not matter. Outputs are usually labels or short texts; the
-canonical form of a value longer than `MAX_BYTES` is a hash.
+Every value has one canonical JSON form: 1 and 1.0 are equal, true and 1 are not, and the order of
+an object's fields does not matter. Outputs are usually labels or short texts; the canonical form of
+a value longer than `MAX_BYTES` is a hash.
 """
 
 import zlib
@@ -27,7 +27,7 @@ def canonical(value: object, field: str) -> bytes:
     if type(value) is str and len(value) < SHORT:
         return _canonical_text(value)
     if value is None:
-        raise InvalidRequest("null is not an output; omit unknown outputs", field=field)
+        raise InvalidRequest(f"{field} must not be null; omit unknown values", field=field)
     _check_depth(value, field, MAX_DEPTH)
     return _hash_if_long(canonical_json(value))
 
@@ -46,7 +46,7 @@ def _hash_if_long(form: bytes) -> bytes:
 
 def _check_depth(value: object, field: str, depth: int) -> None:
     if depth == 0:
-        message = f"outputs may have at most {MAX_DEPTH} levels of nesting"
+        message = f"{field} is nested deeper than {MAX_DEPTH} levels"
         raise InvalidRequest(message, field=field)
     items: Iterable[object] = ()
     if isinstance(value, list):
@@ -79,7 +79,7 @@ class StoredAnswer(NamedTuple):
 
 
 def pack_answers(answers: Sequence[StoredAnswer]) -> bytes:
-    """Compress answers for the log; empty if there are none or they exceed `MAX_PACKED`.
+    """Compress answers for the log; return ``b""`` if they are empty or exceed `MAX_PACKED`.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def pack_answers(answers: Sequence[StoredAnswer]) -> bytes:
 
 
 def unpack_answers(packed: bytes) -> list[StoredAnswer]:
-    """Reverse `pack_answers`."""
+    """Decompress answers; the inverse of `pack_answers`."""
     if not packed:
         return []
     return msgspec.msgpack.decode(zlib.decompress(packed), type=list[StoredAnswer])

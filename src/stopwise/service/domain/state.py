@@ -17,16 +17,17 @@ from stopwise.service.domain.errors import (
 from stopwise.service.domain.ledger import IdempotencyKeys, KeyedRequest
 from stopwise.service.domain.messages import BatchRequest, CascadeSpec, RoundRequest
 
-# Raised by an event that contradicts earlier ones; any other exception is a bug.
+# Raised if an event contradicts earlier ones; any other exception is a bug.
 _CONTRADICTIONS = (StopwiseError, RequestError, LookupError, ValueError, TypeError)
 
 
 class State:
     """The cascades after some number of events.
 
-    A replica may follow only some cascades; of the others, the state has the spec alone. If
-    ``isolate_failures``, an event that cannot be applied fails only its own cascade, whose later
-    events are skipped and requests rejected until it is followed again.
+    A replica may follow only some cascades; the state then has only the specs of the others. With
+    ``isolate_failures``, an event that cannot be applied marks only its own cascade as failed. The
+    later events of that cascade are skipped, and requests to it rejected, until it is followed
+    again.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class State:
         self.isolate_failures = isolate_failures
         self.failed: dict[str, Exception] = {}  # cascades that may be inconsistent, and why
         self.position = 0  # number of applied events
-        self.log_digest = bytes(16)  # of the log, up to the last block certainly stored
+        self.log_digest = bytes(16)  # of the log, up to the last block that is certainly stored
         self.time = 0.0  # of the last event, in seconds since 1970
         self.cascades: dict[str, ServedCascade] = {}  # by name, in the order of creation
         self.order: list[ServedCascade] = []
@@ -72,7 +73,7 @@ class State:
                 self.follows.setdefault(name, time.monotonic())
 
     def follow(self, cascade: ServedCascade) -> None:
-        """Follow a cascade to which all of its events up to `position` were applied."""
+        """Follow a cascade whose events up to `position` have all been applied to it."""
         name = cascade.spec.name
         cascade.status = self.order[cascade.index].status
         self.order[cascade.index] = self.cascades[name] = cascade
@@ -116,7 +117,7 @@ class State:
         self.time = event.time
 
     def _isolate_failure(self, event: ev.Event, error: Exception) -> bool:
-        """Fail the cascade of an event that cannot be applied; return False if none can be."""
+        """Mark the cascade of an event as failed; return False if that is not possible."""
         if not self.isolate_failures or isinstance(event, ev.Created):
             return False
         if event.cascade >= len(self.order):
@@ -143,7 +144,7 @@ class State:
                 cascade.apply_labelled(event)
 
     def apply_created(self, event: ev.Created, new: ServedCascade | None = None) -> None:
-        """Apply a creation; ``new`` is the cascade if this process created it."""
+        """Apply a `Created` event; ``new`` is its cascade if this process has already built it."""
         # Build the cascade first: if that fails, the state is unchanged.
         cascade = new or ServedCascade(len(self.order), event.spec, event.time)
         repeat = KeyedRequest(cascade.index, 1, request_digest(event.spec))
@@ -160,5 +161,5 @@ class State:
 
 
 def request_digest(request: CascadeSpec | RoundRequest | BatchRequest) -> bytes:
-    """Return a digest of a request, by which a repeat is recognised."""
+    """Return a digest of a request, which identifies repeats."""
     return hashlib.blake2b(canonical_json(request), digest_size=16).digest()

@@ -87,9 +87,9 @@ CODES: dict[str, ErrorCode] = {
     "method_not_allowed": ErrorCode(405, "Method not allowed."),
     "conflict": ErrorCode(
         409,
-        "The request contradicts an earlier one: a different output of the same arm, a different "
-        "body with the same Idempotency-Key, a different cascade with the same name, or an arm "
-        "out of order.",
+        "The request conflicts with an earlier one (a different output of the same arm, a "
+        "different body with the same Idempotency-Key, a different cascade with the same name, or "
+        "an arm out of order), or with a limit of the service.",
     ),
     "retired": ErrorCode(409, "The cascade is retired and accepts no new rounds."),
     "gone": ErrorCode(
