@@ -28,15 +28,21 @@ class Colour(enum.StrEnum):
     RED = "red"
 
 
-def test_a_context_is_a_list_of_numbers() -> None:
-    for context in (
+@pytest.mark.parametrize(
+    "context",
+    [
         [0.1, 1],
         np.array([0.1, 1.0]),
         [np.float64(0.1), np.int8(1)],
         np.array([0.1, 1.0], dtype=object),
-    ):
-        assert context_value(context) == [0.1, 1.0]
-        assert all(type(value) is float for value in context_value(context))
+    ],
+)
+def test_a_context_is_sent_as_a_list_of_floats(context: Any) -> None:
+    assert context_value(context) == [0.1, 1.0]
+    assert all(type(value) is float for value in context_value(context))
+
+
+def test_a_context_may_be_a_dict_of_numbers() -> None:
     assert context_value({"age": np.float32(0.5), "bmi": 1}) == {"age": 0.5, "bmi": 1.0}
 
 
@@ -53,9 +59,12 @@ def test_an_invalid_row_is_reported_by_its_number() -> None:
     assert context_values([[1, 2], {"a": 3}]) == [[1.0, 2.0], {"a": 3.0}]
     with pytest.raises(sw.errors.InvalidContextError, match="context 1"):
         context_values(np.array([[0.0], [np.nan]]))
-    for wrong in (5, {"a": 1}, "ab"):
-        with pytest.raises(sw.errors.InvalidContextError):
-            context_values(wrong)  # pyright: ignore[reportArgumentType] (the mistake tested)
+
+
+@pytest.mark.parametrize("contexts", [5, {"a": 1}, "ab"])
+def test_contexts_that_are_not_a_list_are_rejected(contexts: Any) -> None:
+    with pytest.raises(sw.errors.InvalidContextError):
+        context_values(contexts)
 
 
 @pytest.mark.parametrize(

@@ -126,16 +126,25 @@ def test_invalid_urls_and_times_are_rejected(options: dict[str, Any]) -> None:
         sw.Client(**options)
 
 
-def test_names_and_ids_cannot_change_the_path(connect: Connect) -> None:
-    with serving(refuse(404, "unknown_round")) as server:
-        for name in ("", "Triage", "..", "a" * 65, "a?b", 5):
-            with pytest.raises(sw.errors.InvalidParameterError):
-                connect(server.url)("open", name, [0.5])
-        for wrong in ("", "..", None):
-            with pytest.raises(sw.errors.InvalidParameterError):
-                connect(server.url)("look_up", "triage", wrong)
-        with pytest.raises(sw.errors.ServiceError):
-            connect(server.url)("look_up", "triage", "../../state?x=1#y")
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        *(("open", (name, [0.5])) for name in ("", "Triage", "..", "a" * 65, "a?b", 5)),
+        *(("look_up", ("triage", id_)) for id_ in ("", "..", None)),
+    ],
+)
+def test_invalid_names_and_ids_are_rejected_before_a_request(
+    connect: Connect, method: str, arguments: tuple[Any, ...]
+) -> None:
+    refused = pytest.raises(sw.errors.InvalidParameterError)
+    with serving(refuse(404, "unknown_round")) as server, refused:
+        connect(server.url)(method, *arguments)
+    assert server.requests == []
+
+
+def test_ids_are_quoted_in_the_path(connect: Connect) -> None:
+    with serving(refuse(404, "unknown_round")) as server, pytest.raises(sw.errors.ServiceError):
+        connect(server.url)("look_up", "triage", "../../state?x=1#y")
     (request,) = server.requests
     assert request.path == "/v1/cascades/triage/rounds/..%2F..%2Fstate%3Fx%3D1%23y"
 

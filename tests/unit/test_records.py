@@ -47,11 +47,16 @@ def test_a_decision_names_the_decisive_comparison() -> None:
     assert "no evidence (exploration" in str(Decision(2, "expert", 0.4))
 
 
-def test_evidence_prints_a_sentence() -> None:
-    for gap, ucb, verdict in ((0.2, 0.1, "not worth it"), (0.1, 0.2, "may be worth it")):
-        assert str(evidence(0, 2, gap, ucb)) == (
-            f"0 → 2: costs {gap:g} more, could correct at most {ucb:g} (estimate {ucb / 2:g}): "
-            f"{verdict}"
-        )
+@pytest.mark.parametrize(
+    ("gap", "ucb", "verdict"), [(0.2, 0.1, "not worth it"), (0.1, 0.2, "may be worth it")]
+)
+def test_evidence_prints_a_sentence(gap: float, ucb: float, verdict: str) -> None:
+    assert str(evidence(0, 2, gap, ucb)) == (
+        f"0 → 2: costs {gap:g} more, could correct at most {ucb:g} (estimate {ucb / 2:g}): "
+        f"{verdict}"
+    )
+
+
+def test_evidence_prints_a_tiny_bound_as_zero() -> None:
     assert "at most 0 (" in str(PairEvidence(0, 1, 0.2, 0.1, 5.55e-17, True))  # rounding error
     assert "at most 0 (estimate 0)" in str(PairEvidence(0, 1, 0.2, 1.3e-39, 2e-39, True))

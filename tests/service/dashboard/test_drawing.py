@@ -39,10 +39,13 @@ def test_a_share_bar_is_divided_by_shares() -> None:
         ("depth-15", "75.00", "25.00"),
     ]
     assert "depth-" not in drawing.share_bar(["a", "b"], [0, 0])
-    for n_arms in (2, 3, 15):  # shades are distinct
-        shades = [int(drawing.shade(arm, n_arms)[6:]) for arm in range(n_arms)]
-        assert shades == sorted(set(shades))
-        assert (shades[0], shades[-1]) == (0, drawing.SHADES - 1)
+
+
+@pytest.mark.parametrize("n_arms", [2, 3, 15])
+def test_arms_have_distinct_shades(n_arms: int) -> None:
+    shades = [int(drawing.shade(arm, n_arms)[6:]) for arm in range(n_arms)]
+    assert shades == sorted(set(shades))
+    assert (shades[0], shades[-1]) == (0, drawing.SHADES - 1)
 
 
 def test_bars_over_time_are_full_and_empty_hours_have_none() -> None:

@@ -255,12 +255,14 @@ def test_json_media_types_and_empty_bodies_are_accepted(running: Served) -> None
 
 
 @pytest.mark.parametrize("keys", [[b""], [b"two words"], [b"k" * 201], [b"\xfc"], [b"1", b"2"]])
-def test_an_invalid_idempotency_key_is_rejected(unchanged: Served, keys: list[bytes]) -> None:
+@pytest.mark.parametrize(("path", "body"), [(ROUNDS, CONTEXT), (CASCADES, {**SPEC, "name": "new"})])
+def test_an_invalid_idempotency_key_is_rejected(
+    unchanged: Served, keys: list[bytes], path: str, body: dict[str, object]
+) -> None:
     headers = [(b"Idempotency-Key", key) for key in keys]
-    for path, body in ((ROUNDS, CONTEXT), (CASCADES, {**SPEC, "name": "new"})):
-        answer = unchanged.client.post(path, json=body, headers=headers)
-        assert fault(answer) == (422, "invalid")
-        assert answer.json()["error"]["field"] == "Idempotency-Key"
+    answer = unchanged.client.post(path, json=body, headers=headers)
+    assert fault(answer) == (422, "invalid")
+    assert answer.json()["error"]["field"] == "Idempotency-Key"
 
 
 def test_the_limits_of_the_service_are_enforced(tmp_path: Path) -> None:

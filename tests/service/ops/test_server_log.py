@@ -67,10 +67,13 @@ def test_errors_have_their_traceback(start: Start) -> None:
     assert [line["level"] for line in lines(stream)] == ["error", "warning"]
 
 
-def test_the_setting_log_requests_selects_requests() -> None:
+@pytest.mark.parametrize(
+    ("setting", "logged"),
+    [("none", []), ("failed", [401, 404, 500]), ("all", [201, 401, 404, 429, 500, 503])],
+)
+def test_the_setting_log_requests_selects_requests(setting: Any, logged: list[int]) -> None:
     statuses = [201, 401, 404, 429, 500, 503]
-    for setting, logged in (("none", []), ("failed", [401, 404, 500]), ("all", statuses)):
-        assert [status for status in statuses if is_logged(setting, status)] == logged
+    assert [status for status in statuses if is_logged(setting, status)] == logged
 
 
 def test_a_request_is_logged_without_empty_fields_and_with_a_short_path(start: Start) -> None:

@@ -60,9 +60,9 @@ def test_a_private_file_is_written_atomically(tmp_path: Path) -> None:
         os.umask(old_umask)
 
 
-def test_a_private_file_requires_a_regular_path(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["folder", "pipe", "none/out.txt"])
+def test_a_private_file_requires_a_regular_path(tmp_path: Path, target: str) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    for target in (tmp_path / "folder", tmp_path / "pipe", tmp_path / "none" / "out.txt"):
-        with pytest.raises(InvalidParameterError), private_file(target):
-            pass
+    with pytest.raises(InvalidParameterError), private_file(tmp_path / target):
+        pass

@@ -96,12 +96,12 @@ def test_the_largest_cascade_distinguishes_all_its_outputs() -> None:
     np.testing.assert_allclose(theta, math.log(5 / 20), rtol=1e-3)
 
 
-def test_an_invalid_pair_is_rejected() -> None:
+@pytest.mark.parametrize("pair", [(1, 0), (0, 0), (0, 3), (-1, 1)])
+@pytest.mark.parametrize("method", ["theta", "gram", "observations", "radius"])
+def test_an_invalid_pair_is_rejected(pair: tuple[int, int], method: str) -> None:
     policy = sw.USSPDRidge(THREE, context_dim=2)
-    for pair in [(1, 0), (0, 0), (0, 3), (-1, 1)]:
-        for method in (policy.theta, policy.gram, policy.observations, policy.radius):
-            with pytest.raises(sw.errors.InvalidParameterError, match="invalid pair"):
-                method(*pair)
+    with pytest.raises(sw.errors.InvalidParameterError, match="invalid pair"):
+        getattr(policy, method)(*pair)
 
 
 def test_contexts_may_have_any_numeric_type_and_memory_layout() -> None:
@@ -132,13 +132,15 @@ def test_the_first_rounds_go_to_the_last_arm(kind: Any, forced: Any) -> None:
     assert stops.tolist() == [2] * int(forced) + [0] * (20 - int(forced))
 
 
-def test_auto_stops_forcing_once_the_smallest_eigenvalue_of_all_pairs_is_one() -> None:
-    fast, slow = sw.Identity(), sw.Identity(bound=2)  # V = 1 after one round, and after four
-    for maps in ([fast, slow], [slow, fast]):
-        policy = sw.USSPD(
-            sw.Cascade([0, 2.0, 2.0]), sw.PerStage(maps), context_dim=1, forced_rounds="auto"
-        )
-        assert policy.run(np.ones((6, 1)), np.zeros((6, 3))).tolist() == [2, 2, 2, 2, 0, 0]
+@pytest.mark.parametrize("bounds", [(1, 2), (2, 1)])  # V = 1 after one round, and after four
+def test_auto_stops_forcing_once_the_smallest_eigenvalue_of_all_pairs_is_one(
+    bounds: tuple[int, int],
+) -> None:
+    maps = [sw.Identity(bound=bound) for bound in bounds]
+    policy = sw.USSPD(
+        sw.Cascade([0, 2.0, 2.0]), sw.PerStage(maps), context_dim=1, forced_rounds="auto"
+    )
+    assert policy.run(np.ones((6, 1)), np.zeros((6, 3))).tolist() == [2, 2, 2, 2, 0, 0]
 
 
 def test_a_policy_without_rounds_runs_every_arm() -> None:
@@ -305,7 +307,8 @@ def test_learn_rejects_an_invalid_observation(changes: dict[str, Any], message: 
     assert policy.rounds == 0
 
 
-def test_labels_of_a_record_are_ignored_by_a_policy_that_requests_none() -> None:
+@pytest.mark.parametrize("kind", [sw.USSAnchor, sw.USSLaplace])
+def test_labels_of_a_record_are_ignored_by_a_policy_that_requests_none(kind: Any) -> None:
     record = sw.RecordedRounds(
         contexts=np.zeros((5, 1)),
         differ=np.zeros((5, 1), dtype=np.uint8),
@@ -314,10 +317,9 @@ def test_labels_of_a_record_are_ignored_by_a_policy_that_requests_none() -> None
         right=np.ones((5, 2), dtype=np.bool_),
         labelled=np.ones(5, dtype=np.bool_),
     )
-    for kind in (sw.USSAnchor, sw.USSLaplace):
-        policy = kind(TWO, context_dim=1)
-        policy.run_recorded(record)
-        assert (policy.rounds, policy.labels.came) == (5, 0)
+    policy = kind(TWO, context_dim=1)
+    policy.run_recorded(record)
+    assert (policy.rounds, policy.labels.came) == (5, 0)
 
 
 def test_rounds_are_learned_before_a_callback_raises() -> None:

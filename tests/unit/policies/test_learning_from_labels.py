@@ -333,8 +333,9 @@ def test_a_label_of_an_unknown_request_can_be_saved(tmp_path: Path) -> None:
         ({"right": (1, 0)}, "True or False for each arm, got 1 for arm 0"),
     ],
 )
+@pytest.mark.parametrize("features", [None, sw.Polynomial(1, bound=9)], ids=["fitted", "fixed"])
 def test_an_invalid_label_object_does_not_corrupt_the_saved_state(
-    changes: dict[str, Any], message: str | None, tmp_path: Path
+    changes: dict[str, Any], message: str | None, features: Any, tmp_path: Path
 ) -> None:
     request = sw.LabelRequest(1.0, 0.0, 0)
     label = label_of([0.5], (0, 1), 1, request=request)
@@ -342,17 +343,16 @@ def test_an_invalid_label_object_does_not_corrupt_the_saved_state(
     round_changes = {k: v for k, v in changes.items() if k not in label_changes}
     observation = replace(label.observation, **round_changes)
     label = replace(label, observation=observation, **label_changes)
-    for features in (None, sw.Polynomial(1, bound=9)):  # fitted later, or fixed
-        policy = sw.USSLaplace(TWO, features, context_dim=1, labels=50)
-        policy.observe([0.5], [0, 1])
-        if message is None:
+    policy = sw.USSLaplace(TWO, features, context_dim=1, labels=50)
+    policy.observe([0.5], [0, 1])
+    if message is None:
+        policy.learn_label(label)
+    else:
+        with pytest.raises(sw.errors.InvalidInputError, match=message):
             policy.learn_label(label)
-        else:
-            with pytest.raises(sw.errors.InvalidInputError, match=message):
-                policy.learn_label(label)
-        policy.save(tmp_path / "policy")
-        loaded: Any = sw.load(tmp_path / "policy")
-        assert loaded.labels.came == (message is None)
+    policy.save(tmp_path / "policy")
+    loaded: Any = sw.load(tmp_path / "policy")
+    assert loaded.labels.came == (message is None)
 
 
 def test_run_warns_if_no_label_equals_any_output() -> None:

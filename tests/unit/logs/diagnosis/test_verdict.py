@@ -180,11 +180,12 @@ def test_without_labels_the_answer_is_labels_needed():
         ),
     ],
 )
-def test_the_number_of_labels_needed_is_stated(changes, pattern):
+@pytest.mark.parametrize("audited", [False, True])
+def test_the_number_of_labels_needed_is_stated(changes, pattern, audited):
     plan = msgspec.structs.replace(PLAN, **changes)
-    for audit in (None, audit_of(0.0, -0.01, 0.01)):
-        points = verdict(plan=plan, audit=audit).points
-        assert sum(bool(re.search(pattern, p)) for p in points) == 1
+    audit = audit_of(0.0, -0.01, 0.01) if audited else None
+    points = verdict(plan=plan, audit=audit).points
+    assert sum(bool(re.search(pattern, p)) for p in points) == 1
 
 
 def test_an_arm_that_costs_more_than_it_can_correct_needs_no_labels():

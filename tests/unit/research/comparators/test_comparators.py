@@ -76,11 +76,15 @@ def test_run_rejects_an_invalid_truth(name: str, truth: Any, message: str) -> No
         comparator.run(np.zeros((3, 1)), **{name: truth})
 
 
-def test_decide_rejects_an_invalid_truth() -> None:
-    oracle, clairvoyant = research.Oracle(THREE), research.Clairvoyant(THREE)
-    for arm in (3, 0.5):
-        with pytest.raises(sw.errors.InvalidStopError):
-            oracle.decide(None, research.Truth(optimal=arm))  # pyright: ignore[reportArgumentType]
+@pytest.mark.parametrize("arm", [3, 0.5])
+def test_the_oracle_rejects_an_invalid_arm(arm: Any) -> None:
+    oracle = research.Oracle(THREE)
+    with pytest.raises(sw.errors.InvalidStopError):
+        oracle.decide(None, research.Truth(optimal=arm))
+
+
+def test_the_clairvoyant_rejects_a_disagreement_of_the_wrong_shape() -> None:
+    clairvoyant = research.Clairvoyant(THREE)
     with pytest.raises(sw.errors.InvalidParameterError):
         clairvoyant.decide(None, research.Truth(disagreement=np.eye(2)))
 

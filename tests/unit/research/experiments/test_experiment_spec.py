@@ -201,7 +201,10 @@ def test_random_streams_of_a_run_are_stable_and_independent() -> None:
     assert environment_rng(7).random() == np.random.default_rng([7, 0]).random()
     assert [policy_seed(0), policy_seed(7)] == [2918264622725855778, 3317731564112288844]
     assert environment_rng(7).random() != np.random.default_rng(policy_seed(7)).random()
-    for name in ("thompson", "uss-ts", "random-depth"):
-        policy = PolicySpec(name).build(CASCADE, 2, 7)
-        assert isinstance(policy, sw.Policy)
-        assert policy.parameters()["seed"] == policy_seed(7)
+
+
+@pytest.mark.parametrize("name", ["thompson", "uss-ts", "random-depth"])
+def test_a_random_policy_gets_the_seed_of_its_run(name: str) -> None:
+    policy = PolicySpec(name).build(CASCADE, 2, 7)
+    assert isinstance(policy, sw.Policy)
+    assert policy.parameters()["seed"] == policy_seed(7)

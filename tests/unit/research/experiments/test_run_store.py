@@ -149,18 +149,23 @@ def test_truncated_store_is_rejected(path: Path, share: float) -> None:
         RunStore(path)
 
 
-def test_damaged_run_is_detected_on_read(path: Path, store: RunStore) -> None:
+@pytest.mark.parametrize(
+    "blob",
+    [b"1234567", trace(1).encode()[:-1], OTHER.to_json().encode()],
+    ids=["short", "truncated", "another document"],
+)
+def test_damaged_run_is_detected_on_read(path: Path, store: RunStore, blob: bytes) -> None:
     store.put(SPEC, [trace(0), trace(1)])
-    for blob in (b"1234567", trace(1).encode()[:-1], OTHER.to_json().encode()):
-        run_sql(path, "UPDATE runs SET trace = ? WHERE seed = 1", values=(blob,))
-        with pytest.raises(CorruptFileError, match="is damaged"):
-            store.get(SPEC)
+    run_sql(path, "UPDATE runs SET trace = ? WHERE seed = 1", values=(blob,))
+    with pytest.raises(CorruptFileError, match="is damaged"):
+        store.get(SPEC)
 
 
-def test_unusable_path_is_reported(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "missing" / "runs.db"):
-        with pytest.raises(PersistenceError, match=f"cannot use {re.escape(str(path))}"):
-            RunStore(path)
+@pytest.mark.parametrize("name", ["", "missing/runs.db"])
+def test_unusable_path_is_reported(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    with pytest.raises(PersistenceError, match=f"cannot use {re.escape(str(path))}"):
+        RunStore(path)
 
 
 def test_full_disk_is_reported_and_keeps_stored_runs(store: RunStore) -> None:

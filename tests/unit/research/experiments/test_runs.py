@@ -71,13 +71,13 @@ def test_traces_agree_only_if_bits_are_equal() -> None:
     assert nan.agrees(replace(nan, regret=nan.regret.copy()))
 
 
-def test_batches_of_short_runs_are_cached_and_all_are_read_only() -> None:
-    for rounds in (100, runs.CACHED_ROUNDS + 1):
-        batch, again = (draw_batch(WHERE, rounds, 3) for _ in range(2))
-        assert (batch is again) == (rounds <= runs.CACHED_ROUNDS)
-        np.testing.assert_array_equal(batch.contexts, again.contexts)
-        arrays = [value for value in asdict(batch).values() if value is not None]
-        assert len(arrays) == 7
-        for array in arrays:  # policies share them
-            with pytest.raises(ValueError, match="read-only"):
-                array[0] = 0
+@pytest.mark.parametrize("rounds", [100, runs.CACHED_ROUNDS + 1])
+def test_batches_of_short_runs_are_cached_and_all_are_read_only(rounds: int) -> None:
+    batch, again = (draw_batch(WHERE, rounds, 3) for _ in range(2))
+    assert (batch is again) == (rounds <= runs.CACHED_ROUNDS)
+    np.testing.assert_array_equal(batch.contexts, again.contexts)
+    arrays = [value for value in asdict(batch).values() if value is not None]
+    assert len(arrays) == 7
+    for array in arrays:  # policies share them
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
