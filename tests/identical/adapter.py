@@ -98,7 +98,8 @@ def reloaded(policy: Any, spec: Spec, how: Copying, folder: Path) -> Any:
         return copy.deepcopy(policy)
     path = folder / "policy"
     policy.save(path)
-    features = _features(spec) if "custom" in _kinds(spec) else None  # because code is not saved
+    # the code of a custom map is not saved
+    features = _features(spec) if "custom" in _kinds(spec) else None
     return sw.load(path, features=features)
 
 
@@ -108,7 +109,7 @@ def _kinds(spec: Spec) -> list[str]:
 
 
 def watch(policy: Any, report: Callable[[list[Any]], None]) -> None:
-    """Report changes as round, pair, chances before and after, and the round of the alarm."""
+    """Report changes as round, pair, probabilities before and after, and the round of the alarm."""
 
     def on_change(change: sw.Change) -> None:
         i, j = change.pair
@@ -326,5 +327,5 @@ def _known_contexts(spec: Spec, contexts: Floats, reach: Ints) -> Floats:
 
 
 def _labels(world: World, part: slice) -> list[Any]:
-    each = zip(world.labels[part], world.labelled[part].tolist(), strict=True)
-    return [answer if labelled else None for answer, labelled in each]
+    rounds = zip(world.labels[part], world.labelled[part].tolist(), strict=True)
+    return [answer if labelled else None for answer, labelled in rounds]

@@ -147,7 +147,7 @@ class _Play:
             self.open[k] = Open(t, current, asked)
             return
         if arm is not None and t % 2:
-            assert adapter.next_arm(current) == arm  # whatever was learned since
+            assert adapter.next_arm(current) == arm  # regardless of what was learned since
         if arm is not None and not self.world.fails[t, arm]:
             adapter.give(current, self.world.outputs[t][arm], self._revealed(t, arm))
             self.open[k] = Open(t, current)

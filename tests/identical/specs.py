@@ -1,4 +1,4 @@
-"""Seeded runs of every policy as plain data: what is played, and how."""
+"""Seeded runs of every policy as plain data."""
 
 from typing import Any, Literal
 

@@ -20,7 +20,7 @@ QUICK = [spec for spec in SPECS if spec.quick]
 RELOADED = [spec for spec in QUICK if spec.reload_at]
 
 
-def test_specs_cover_all_policies_numbers_of_arms_and_ways_of_playing() -> None:
+def test_specs_cover_all_policies_arm_counts_and_ways_of_playing() -> None:
     assert len(SPECS) >= 64
     assert len({spec.name for spec in SPECS}) == len({spec.seed for spec in SPECS}) == len(SPECS)
     assert {spec.policy for spec in SPECS} == set(adapter.policy_names())
@@ -45,9 +45,9 @@ def test_runs_are_reproducible(spec: Spec) -> None:
 
 
 @pytest.mark.parametrize("spec", RELOADED, ids=[spec.name for spec in RELOADED])
-def test_saving_and_loading_changes_nothing(spec: Spec) -> None:
-    reloaded, kept = play(spec), play(msgspec.structs.replace(spec, reload_at=()))
-    assert reloaded == msgspec.structs.replace(kept, inputs=reloaded.inputs)
+def test_saving_and_loading_does_not_change_a_run(spec: Spec) -> None:
+    reloaded, continuous = play(spec), play(msgspec.structs.replace(spec, reload_at=()))
+    assert reloaded == msgspec.structs.replace(continuous, inputs=reloaded.inputs)
 
 
 def test_two_processes_write_equal_files(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Restore damaged learners and continue with those that are accepted, in a separate process.
 
-``python -m tests.native.damage FIRST COUNT`` tries the inputs of that many seeds. An input that
-leads to a NaN or an exception is printed and makes the process fail; a crash or an endless loop
-leaves its seed in the file passed as the third argument.
+``python -m tests.native.damage FIRST COUNT FILE`` tries the inputs of COUNT seeds. It prints
+those that cause a NaN or an exception, and then fails. FILE has the current seed, also after a crash
+or an endless loop.
 """
 
 import faulthandler
@@ -20,39 +20,41 @@ from stopwise import research
 from tests.helpers import archive
 from tests.helpers.labels import label_of
 
-DEAR = sw.Cascade([0.05, 0.4, 0.3])
-TWO, THREE = sw.Cascade([0.05, 0.3]), sw.Cascade([0.05, 0.2, 0.15])
+EXPENSIVE = sw.Cascade([0.05, 0.4, 0.3])
+TWO_ARMS, THREE_ARMS = sw.Cascade([0.05, 0.3]), sw.Cascade([0.05, 0.2, 0.15])
 STAGES = {"features": sw.Polynomial(1), "context_dim": 1, "reveals": [0, 1]}
-NEW: dict[str, Callable[[], Any]] = {
-    "uss-pd": lambda: sw.USSPD(THREE, context_dim=2, forced_rounds=4, sigma=0.02),
-    "one feature": lambda: sw.USSPD(TWO, context_dim=1, forced_rounds=0, sigma=0.02),
-    "until explored": lambda: sw.USSPD(TWO, context_dim=2, forced_rounds="auto"),
-    "uss-pd-ridge": lambda: sw.USSPDRidge(TWO, sw.Polynomial(2), 2, lam=0.3, sigma=0.02),
-    "thompson": lambda: sw.Thompson(THREE, context_dim=2, forced_rounds=4),
-    "supervised": lambda: research.Supervised(TWO, context_dim=2, forced_rounds=4, sigma=0.02),
-    "labels": lambda: sw.USSPD(THREE, context_dim=2, forced_rounds=4, sigma=0.02, labels=0.5),
-    "missing labels": lambda: sw.USSLaplace(THREE, sw.Polynomial(1), 2, labels=0.9),
-    "explored rounds": lambda: sw.USSPD(THREE, **STAGES, forced_rounds=4, sigma=0.02, explore=0.3),
-    "uss-laplace": lambda: sw.USSLaplace(DEAR, sw.Polynomial(1), 2),
-    "uss-anchor": lambda: sw.USSAnchor(DEAR, **STAGES),
+POLICIES: dict[str, Callable[[], Any]] = {
+    "uss-pd": lambda: sw.USSPD(THREE_ARMS, context_dim=2, forced_rounds=4, sigma=0.02),
+    "one feature": lambda: sw.USSPD(TWO_ARMS, context_dim=1, forced_rounds=0, sigma=0.02),
+    "until explored": lambda: sw.USSPD(TWO_ARMS, context_dim=2, forced_rounds="auto"),
+    "uss-pd-ridge": lambda: sw.USSPDRidge(TWO_ARMS, sw.Polynomial(2), 2, lam=0.3, sigma=0.02),
+    "thompson": lambda: sw.Thompson(THREE_ARMS, context_dim=2, forced_rounds=4),
+    "supervised": lambda: research.Supervised(TWO_ARMS, context_dim=2, forced_rounds=4, sigma=0.02),
+    "labels": lambda: sw.USSPD(THREE_ARMS, context_dim=2, forced_rounds=4, sigma=0.02, labels=0.5),
+    "missing labels": lambda: sw.USSLaplace(THREE_ARMS, sw.Polynomial(1), 2, labels=0.9),
+    "explored rounds": lambda: sw.USSPD(
+        THREE_ARMS, **STAGES, forced_rounds=4, sigma=0.02, explore=0.3
+    ),
+    "uss-laplace": lambda: sw.USSLaplace(EXPENSIVE, sw.Polynomial(1), 2),
+    "uss-anchor": lambda: sw.USSAnchor(EXPENSIVE, **STAGES),
 }
 ROUNDS = {
     "uss-pd": 90,
     "labels": 30,
     "missing labels": 40,
-}  # 20 for the others; more than a block of 64 once
+}  # 20 for the others; 90 is more than a block
 
-# Values that are likely to be invalid.
+# values that are often invalid
 INTEGERS = (0, 1, 2, 3, 63, 64, 65, 4096, 4097, -1, -(2**63), 2**63 - 1, 2**31, 2**53)
 REALS = (0.25, 1.0, -1.0, 1.5, 100.0, 1e-18, 5e-324, 1e9, 1e150, -1e300, math.inf, math.nan)
 WORDS = [np.int64(n).tobytes() for n in INTEGERS] + [np.float64(x).tobytes() for x in REALS]
 
 
-Look = Callable[[Any, sw.Decision], None]
+Inspect = Callable[[Any, sw.Decision], None]
 
 
-def live(
-    name: str, policy: Any, rng: np.random.Generator, rounds: int, look: Look | None = None
+def play(
+    name: str, policy: Any, rng: np.random.Generator, rounds: int, inspect: Inspect | None = None
 ) -> list[int]:
     """Decide, read the evidence, observe and label; return the stops."""
     d, n_arms = policy.features.context_dim, policy.cascade.n_arms
@@ -64,26 +66,26 @@ def live(
         if isinstance(policy, research.Supervised):
             decision = policy.decide(x)
         elif staged:
-            descent = policy.start(x[:1])
-            while (arm := descent.next()) is not None:
-                descent.give(answers[arm], x[1:].tolist() if arm == 1 else ())
-            decision = descent.decision
+            current = policy.start(x[:1])
+            while (arm := current.next()) is not None:
+                current.give(answers[arm], x[1:].tolist() if arm == 1 else ())
+            decision = current.decision
         else:
             decision = policy.decide(x)
         stops.append(decision.stop)
-        if look is not None:
-            look(policy, decision)
+        if inspect is not None:
+            inspect(policy, decision)
         outputs = tuple(answers[: decision.stop + 1])
         request = None
         if isinstance(policy, research.Supervised):
             policy.observe(x, outputs, research.Truth(label=False))
             continue
         if staged:
-            descent.learn()
+            current.learn()
         else:
             request = policy.observe(x, outputs, rule_stop=decision.rule_stop)
-        asked = name == "missing labels" and request is not None and t % 3 > 0
-        if asked or (name == "labels" and (request or t % 2 == 0)):
+        answers_request = name == "missing labels" and request is not None and t % 3 > 0
+        if answers_request or (name == "labels" and (request or t % 2 == 0)):
             rule_stop = decision.rule_stop
             policy.learn_label(label_of(x, outputs, False, rule_stop=rule_stop, request=request))
     return stops
@@ -99,13 +101,13 @@ def check(policy: Any, decision: sw.Decision) -> None:
     except sw.errors.StopwiseError as error:
         if "has not converged" not in str(error):
             raise
-        return  # damage can create data for which no estimate converges
+        return  # for some damaged data, no estimate converges
     exploring = archive.parts(policy)["explored"] == 0
     if decision.fixed_by_labels or (exploring if forced == "auto" else policy.rounds < forced):
         assert not evidence
         return
-    compared = [(i, j) for i in range(decision.rule_stop + 1) for j in range(i + 1, n_arms)]
-    assert [(e.first, e.second) for e in evidence] == compared
+    pairs = [(i, j) for i in range(decision.rule_stop + 1) for j in range(i + 1, n_arms)]
+    assert [(e.first, e.second) for e in evidence] == pairs
     for e in evidence:
         numbers = np.array([e.disagreement, e.disagreement_ucb, e.gain])
         assert (np.abs(numbers) <= 1.0).all(), e
@@ -114,8 +116,8 @@ def check(policy: Any, decision: sw.Decision) -> None:
 @cache
 def saved(name: str) -> tuple[dict[str, Any], tuple[int, ...]]:
     """Return the state of a learner and the byte offsets of its parts."""
-    policy = NEW[name]()
-    live(name, policy, np.random.default_rng(len(name)), ROUNDS.get(name, 20), check)
+    policy = POLICIES[name]()
+    play(name, policy, np.random.default_rng(len(name)), ROUNDS.get(name, 20), check)
     sizes = [part.nbytes for part in archive.parts(policy).values()]
     return policy.state(), tuple(np.cumsum([0, *sizes]).tolist())
 
@@ -125,69 +127,73 @@ def damaged(name: str, rng: np.random.Generator) -> bytes:
     state, begins = saved(name)
     content = bytearray(state["learner"].tobytes())
 
-    def place() -> int:
+    def random_offset() -> int:
         """Return a random position: first a random part, then a random byte in it."""
         if rng.random() < 0.5:
             return int(rng.choice(begins[:-1]))
         return int(rng.integers(len(content)))
 
     kind = rng.integers(8)
-    if kind <= 1:  # a bit, or a byte, or a few of them
+    if kind <= 1:  # one to three bits or bytes
         for _ in range(rng.integers(1, 4)):
-            at = place()
-            changed = content[at] ^ 1 << int(rng.integers(8)) if kind else int(rng.integers(256))
-            content[at] = changed
+            offset = random_offset()
+            changed = (
+                content[offset] ^ 1 << int(rng.integers(8)) if kind else int(rng.integers(256))
+            )
+            content[offset] = changed
     elif kind <= 4:  # one or two numbers
         for _ in range(rng.integers(1, 3)):
-            at = place() // 4 * 4
+            offset = random_offset() // 4 * 4
             word = WORDS[rng.integers(len(WORDS))]
-            content[at : at + 8] = word[: max(0, len(content) - at)]
-    elif kind == 5:  # cut short, or too long
-        at = int(rng.integers(len(content)))
-        content = content[:at] if rng.random() < 0.5 else content + content[:at]
-    elif kind == 6:  # a piece of another learner, or of another place, perhaps shorter
-        other = bytes(saved(str(rng.choice(list(NEW))))[0]["learner"].tobytes())
-        size, at = int(2 ** rng.integers(3, 10)), place() // 8 * 8
-        piece = int(rng.integers(len(other))) // 8 * 8
-        end = piece + (size if rng.random() < 0.7 else size // 2)
-        content[at : at + size] = other[piece:end]
-    else:  # noise, or one byte again and again, from a place on
-        at = place() if rng.random() < 0.7 else 0
+            content[offset : offset + 8] = word[: max(0, len(content) - offset)]
+    elif kind == 5:  # truncated or too long
+        offset = int(rng.integers(len(content)))
+        content = content[:offset] if rng.random() < 0.5 else content + content[:offset]
+    elif kind == 6:  # bytes of some learner, sometimes fewer than they replace
+        other = bytes(saved(str(rng.choice(list(POLICIES))))[0]["learner"].tobytes())
+        size, offset = int(2 ** rng.integers(3, 10)), random_offset() // 8 * 8
+        source = int(rng.integers(len(other))) // 8 * 8
+        end = source + (size if rng.random() < 0.7 else size // 2)
+        content[offset : offset + size] = other[source:end]
+    else:  # random bytes or a repeated byte, up to the end
+        offset = random_offset() if rng.random() < 0.7 else 0
         fill = (b"\0", b"\xff", b"\x01", None, None, None)[rng.integers(6)]
-        content[at:] = rng.bytes(len(content) - at) if fill is None else fill * (len(content) - at)
+        content[offset:] = (
+            rng.bytes(len(content) - offset) if fill is None else fill * (len(content) - offset)
+        )
     return bytes(content)
 
 
-def try_one(seed: int) -> bool:
+def restore_damaged(seed: int) -> bool:
     """Restore the damaged bytes of a seed; return whether they were accepted."""
     rng = np.random.default_rng(seed)
-    name = list(NEW)[seed % len(NEW)]
+    name = list(POLICIES)[seed % len(POLICIES)]
     state = saved(name)[0] | {"learner": np.frombuffer(damaged(name, rng), dtype=np.uint8)}
-    policy = NEW[name]()
+    policy = POLICIES[name]()
     try:
         policy.restore(state)
     except ValueError:
         assert policy.rounds == 0
         return False
-    live(name, policy, rng, 4, check)
+    play(name, policy, rng, 4, check)
     for part, array in archive.numbers(policy).items():
         assert np.isfinite(array).all(), part
-    NEW[name]().restore(policy.state())
+    POLICIES[name]().restore(policy.state())
     return True
 
 
-def main(first: int, count: int, note: str) -> None:
+def main(first: int, count: int, seed_file: str) -> None:
     faulthandler.enable()
     accepted = failed = 0
-    with open(note, "wb", buffering=0) as file:  # noqa: PTH123 (unbuffered: it must survive a crash)
+    with open(seed_file, "wb", buffering=0) as file:  # noqa: PTH123 (unbuffered, to survive a crash)
         for seed in range(first, first + count):
             os.pwrite(file.fileno(), b"%-12d" % seed, 0)
             try:
-                accepted += try_one(seed)
+                accepted += restore_damaged(seed)
             except Exception as error:
                 failed += 1
                 if failed <= 20:
-                    name = list(NEW)[seed % len(NEW)]
+                    name = list(POLICIES)[seed % len(POLICIES)]
                     print(f"seed {seed} ({name}): {type(error).__name__}: {error}")
     print(f"{accepted} accepted, {failed} failed of {count}")
     sys.exit(failed > 0)

@@ -1,4 +1,4 @@
-"""Restoring a learner from any bytes raises an error or gives a working learner.
+"""Restoring a learner from any bytes fails with an error or creates a working learner.
 
 `tests.native.damage` creates each input from a seed. It runs in separate processes, so that a crash
 or an endless loop fails this test and identifies the input.
@@ -18,27 +18,29 @@ from tests.helpers.archive import assert_same
 from tests.native import damage
 
 ROOT = Path(__file__).parents[2]
-AT_MOST = 1_000.0  # timeout in seconds; the process normally takes a few
+TIMEOUT = 1_000.0  # seconds; the process normally takes a few
 
 
-def run(first: int, count: int, note: Path) -> None:
+def run(first: int, count: int, seed_file: Path) -> None:
     command = [sys.executable, "-W", "error", "-m", "tests.native.damage"]
     try:
-        done = subprocess.run(
-            [*command, str(first), str(count), str(note)],
+        process = subprocess.run(
+            [*command, str(first), str(count), str(seed_file)],
             cwd=ROOT,
             capture_output=True,
             text=True,
             check=False,
-            timeout=AT_MOST,
+            timeout=TIMEOUT,
         )
     except subprocess.TimeoutExpired:
-        pytest.fail(f"the input of seed {note.read_text(encoding='ascii')} does not end")
-    seed = note.read_text(encoding="ascii").strip()
-    assert done.returncode >= 0, f"the input of seed {seed} ends the process: {done.stderr}"
-    assert done.returncode == 0, done.stdout + done.stderr
-    accepted = int(done.stdout.split()[0])
-    assert 0.02 * count < accepted < 0.5 * count  # some of both kinds were tried
+        pytest.fail(f"the input of seed {seed_file.read_text(encoding='ascii')} timed out")
+    seed = seed_file.read_text(encoding="ascii").strip()
+    assert process.returncode >= 0, (
+        f"the input of seed {seed} crashed the process: {process.stderr}"
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
+    accepted = int(process.stdout.split()[0])
+    assert 0.02 * count < accepted < 0.5 * count  # both kinds occur
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_damaged_bytes_are_rejected_or_harmless(first: int, count: int, tmp_path
     run(first, count, tmp_path / "seed")
 
 
-def look(policy: Any, decision: sw.Decision) -> None:
+def read_all(policy: Any, decision: sw.Decision) -> None:
     """Read all evidence and diagnostics, which must not change the state of the policy."""
     before = policy.state()
     damage.check(policy, decision)
@@ -66,10 +68,10 @@ def look(policy: Any, decision: sw.Decision) -> None:
     assert_same(policy.state(), before)
 
 
-@pytest.mark.parametrize("name", damage.NEW)
+@pytest.mark.parametrize("name", damage.POLICIES)
 def test_reading_evidence_has_no_side_effects(name: str) -> None:
-    looked_at, other = damage.NEW[name](), damage.NEW[name]()
-    stops = damage.live(name, looked_at, np.random.default_rng(8), 100, look)
-    assert stops == damage.live(name, other, np.random.default_rng(8), 100)
+    inspected, other = damage.POLICIES[name](), damage.POLICIES[name]()
+    stops = damage.play(name, inspected, np.random.default_rng(8), 100, read_all)
+    assert stops == damage.play(name, other, np.random.default_rng(8), 100)
     assert len(set(stops)) > 1
-    assert_same(looked_at.state(), other.state())
+    assert_same(inspected.state(), other.state())

@@ -22,8 +22,8 @@ from stopwise.policies.pairwise import PairwisePolicy
 from tests.helpers import archive
 
 ROOT = Path(__file__).parents[2]
-N = 12_000  # more rounds than counted rows
-STEPS = 8_500  # the same, for rounds played step by step
+N = 12_000  # exceeds the number of counted rows
+STEPS = 8_500  # for stepwise runs; also exceeds it
 LINE, CURVE = sw.Polynomial(1), sw.Polynomial(2)
 
 
@@ -43,11 +43,11 @@ def world(
 
 
 def cascade(n_arms: int, share: float = 1.0) -> sw.Cascade:
-    """Return costs for which the best depth varies."""
+    """A cascade whose costs make the best depth vary."""
     return sw.Cascade([share * cost for cost in (0.05, 0.22, 0.15, 0.12, 0.1)[:n_arms]])
 
 
-def at_once(
+def run_batch(
     kind: str,
     features: Any,
     d: int,
@@ -64,7 +64,7 @@ def at_once(
     return policy
 
 
-def recorded(kind: str, features: Any, d: int, n_arms: int, **settings: Any) -> Any:
+def run_recorded(kind: str, features: Any, d: int, n_arms: int, **settings: Any) -> Any:
     """A replay in which the policy requests labels."""
     x, outputs, labels = world(d, n_arms)
     costs = cascade(n_arms, 0.35)
@@ -83,46 +83,46 @@ def recorded(kind: str, features: Any, d: int, n_arms: int, **settings: Any) -> 
     return policy
 
 
-def revealed(kind: type[Any], d: int, n_arms: int, **settings: Any) -> Any:
+def run_stepwise(kind: type[Any], d: int, n_arms: int, **settings: Any) -> Any:
     """Rounds played step by step with revealed contexts and label requests."""
     x, outputs, labels = world(d, n_arms)
     options = {"context_dim": d - n_arms + 1, "reveals": 1}
     policy = kind(cascade(n_arms, 0.35), **options, **settings)
     for t in range(STEPS):
-        descent = policy.start(x[t, : d - n_arms + 1])
-        while (arm := descent.next()) is not None:
-            seen = len(descent.context)
-            descent.give(int(outputs[t, arm]), x[t, seen : seen + 1].tolist())
-        descent.learn()
-        if descent.wants_label:
-            policy.label(descent, int(labels[t]))
+        current = policy.start(x[t, : d - n_arms + 1])
+        while (arm := current.next()) is not None:
+            seen = len(current.context)
+            current.give(int(outputs[t, arm]), x[t, seen : seen + 1].tolist())
+        current.learn()
+        if current.wants_label:
+            policy.label(current, int(labels[t]))
     return policy
 
 
 BY_PAIR = sw.PerPair({(0, 1): sw.Identity(), (0, 2): CURVE, (1, 2): LINE})
 RUNS: dict[str, Callable[[], Any]] = {
     **{
-        f"{d} features": partial(at_once, "uss-pd", LINE, d - 1, 3, sigma=0.1 / d)
+        f"{d} features": partial(run_batch, "uss-pd", LINE, d - 1, 3, sigma=0.1 / d)
         for d in (2, 4, 5, 9)
     },
-    "45 features": partial(at_once, "uss-pd", CURVE, 8, 2, sigma=0.01),
-    "until explored": partial(at_once, "uss-pd", LINE, 3, 3, forced_rounds="auto"),
-    "five arms": partial(at_once, "uss-pd", LINE, 3, 5, sigma=0.03),
-    "contexts that repeat": partial(at_once, "uss-pd", LINE, 3, 3, levels=3),
-    "chance": partial(at_once, "uss-pd", LINE, 3, 3, explore=0.5, seed=2),
-    "ridge": partial(at_once, "uss-pd-ridge", LINE, 3, 4, lam=0.2, sigma=0.2),
-    "ridge by pairs": partial(at_once, "uss-pd-ridge", BY_PAIR, 3, 3, lam=0.3, S=0.5, sigma=0.1),
-    "thompson": partial(at_once, "thompson", LINE, 3, 3, seed=9),
-    "thompson with 15 features": partial(at_once, "thompson", CURVE, 4, 3, seed=9),
-    "laplace": partial(at_once, "uss-laplace", None, 3, 4),
-    "changes": partial(at_once, "uss-laplace", None, 3, 4, watch=True),
-    "anchor": partial(at_once, "uss-anchor", CURVE, 3, 3, z=3.0),
-    "labels in a replay": partial(recorded, "uss-pd", LINE, 3, 3, sigma=0.03),
-    "labels in a replay, laplace": partial(recorded, "uss-laplace", None, 3, 4, seed=4),
-    "labels and stages that reveal": partial(revealed, sw.USSLaplace, 5, 4, labels=0.2),
-    "stages that reveal": partial(revealed, sw.USSAnchor, 5, 4, features=LINE, seed=5),
-    "uss-ucb": partial(at_once, "uss-ucb", None, 2, 4),
-    "uss-ts": partial(at_once, "uss-ts", None, 2, 4, seed=3),
+    "45 features": partial(run_batch, "uss-pd", CURVE, 8, 2, sigma=0.01),
+    "until explored": partial(run_batch, "uss-pd", LINE, 3, 3, forced_rounds="auto"),
+    "five arms": partial(run_batch, "uss-pd", LINE, 3, 5, sigma=0.03),
+    "contexts that repeat": partial(run_batch, "uss-pd", LINE, 3, 3, levels=3),
+    "exploration": partial(run_batch, "uss-pd", LINE, 3, 3, explore=0.5, seed=2),
+    "ridge": partial(run_batch, "uss-pd-ridge", LINE, 3, 4, lam=0.2, sigma=0.2),
+    "ridge by pairs": partial(run_batch, "uss-pd-ridge", BY_PAIR, 3, 3, lam=0.3, S=0.5, sigma=0.1),
+    "thompson": partial(run_batch, "thompson", LINE, 3, 3, seed=9),
+    "thompson with 15 features": partial(run_batch, "thompson", CURVE, 4, 3, seed=9),
+    "laplace": partial(run_batch, "uss-laplace", None, 3, 4),
+    "changes": partial(run_batch, "uss-laplace", None, 3, 4, watch=True),
+    "anchor": partial(run_batch, "uss-anchor", CURVE, 3, 3, z=3.0),
+    "labels in a replay": partial(run_recorded, "uss-pd", LINE, 3, 3, sigma=0.03),
+    "labels in a replay, laplace": partial(run_recorded, "uss-laplace", None, 3, 4, seed=4),
+    "labels and stages that reveal": partial(run_stepwise, sw.USSLaplace, 5, 4, labels=0.2),
+    "stages that reveal": partial(run_stepwise, sw.USSAnchor, 5, 4, features=LINE, seed=5),
+    "uss-ucb": partial(run_batch, "uss-ucb", None, 2, 4),
+    "uss-ts": partial(run_batch, "uss-ts", None, 2, 4, seed=3),
 }
 
 
@@ -158,22 +158,22 @@ def start(folder: Path, instructions: str) -> "subprocess.Popen[str]":
 
 
 def test_saved_policies_are_bit_identical_for_all_instruction_sets(tmp_path: Path) -> None:
-    used: dict[str, str] = {}
+    instructions: dict[str, str] = {}
     for name, process in {n: start(tmp_path / n, n) for n in ("widest", "baseline")}.items():
-        printed, trouble = process.communicate()
-        assert process.returncode == 0, trouble
-        used[name] = printed.strip()
+        printed, errors = process.communicate()
+        assert process.returncode == 0, errors
+        instructions[name] = printed.strip()
     cpu = Path("/proc/cpuinfo")
     has_avx2 = cpu.exists() and " avx2 " in cpu.read_text(encoding="utf-8")
-    assert used == {"widest": "avx2" if has_avx2 else "baseline", "baseline": "baseline"}
+    assert instructions == {"widest": "avx2" if has_avx2 else "baseline", "baseline": "baseline"}
     for path in sorted((tmp_path / "baseline").iterdir()):
         assert (tmp_path / "widest" / path.name).read_bytes() == path.read_bytes(), path.name
     for run in RUNS:
-        assert_shows_something(run, sw.load(tmp_path / "widest" / f"{run}.stopwise"))
+        assert_run_covers_all_rows(run, sw.load(tmp_path / "widest" / f"{run}.stopwise"))
 
 
-def assert_shows_something(run: str, policy: Any) -> None:
-    """Long, with rows stored singly, and with rounds that ended at several depths."""
+def assert_run_covers_all_rows(run: str, policy: Any) -> None:
+    """Check that a run is long, has rows stored singly, and stops at several depths."""
     assert policy.rounds > 0.9 * (STEPS if "stages" in run else N)
     if isinstance(policy, PairwisePolicy):
         rows = archive.rows(policy)

@@ -1,4 +1,4 @@
-"""One BLAS thread: the referee's matrices are small, and threads only get in each other's way."""
+"""Use one BLAS thread, which is faster for the small matrices of the referee."""
 
 from collections.abc import Iterator
 

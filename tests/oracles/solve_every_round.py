@@ -1,7 +1,7 @@
 """Reference implementations in plain numpy that solve every regression in every round.
 
-Every estimate is solved to convergence in every round that compares it, every norm is a fresh
-linear solve, by the functions of `stopwise.reference`, which shares no code with the engine.
+Estimates are solved to convergence and norms by a fresh linear solve, in every round that needs
+them, with the functions of `stopwise.reference`, which shares no code with the engine.
 
 Features are ``{(i, j): array of shape (n, d_ij)}`` (`tabulate` computes them by functions),
 disagreements ``{(i, j): array of n bools}``, costs the cumulative C_i.
@@ -218,7 +218,7 @@ def _play(
 
 
 def stream(seed: int, t: int, index: int) -> internals.Random:
-    """The random stream with an index in a round."""
+    """The random stream of a round with an index."""
     return internals.Random((seed * 0xD6E8FEB86659FD93 + 256 * t + index) % 2**64)
 
 
@@ -452,7 +452,7 @@ class Referee:
                 self.drawn += 1
                 for i in range(stop):
                     said[i, j] = said[stop, j] != said[i, stop]
-                    if said[stop, j] and said[i, stop]:  # what i said, or a third answer
+                    if said[stop, j] and said[i, stop]:  # the answer of i, or a third one
                         before = self.thirds.get((i, stop, j), [])
                         u = draw(self.seed, self.rounds, 16 + 16 * i + j)
                         said[i, j] = u * (len(before) + 1) < sum(before) + 1
@@ -535,7 +535,7 @@ class Referee:
         for i, j in pairs(stop + 1):
             if y[i] != y[j]:
                 self.gains[i, j].learn(self.features[i][t], float(right[j] - right[i]))
-        if request[2] < self.trial_since:  # too late for its trial
+        if request[2] < self.trial_since:  # belongs to an earlier trial
             return
         self.trial_answered += 1
         self.add_errors(rule_stop, request, right[rule_stop] - right[: stop + 1])

@@ -1,8 +1,7 @@
 """The certified engine makes the same decisions as implementations that solve every round.
 
-These are `stopwise.reference` and `tests.oracles.solve_every_round`, which supports more features
-and rules and measures the distance to a tie. Seeds are chosen so that no round is a tie to 1e-9,
-which is asserted.
+They are `stopwise.reference` and `tests.oracles.solve_every_round`, which supports more features
+and rules and measures the distance to a tie. No round of these seeds is a tie to 1e-9.
 """
 
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from tests.oracles import solve_every_round as oracle
 TIE = 1e-9
 
 
-def identity(x: oracle.Array) -> oracle.Array:
+def scaled_identity(x: oracle.Array) -> oracle.Array:
     return x / np.sqrt(len(x))
 
 
@@ -35,14 +34,14 @@ def square(x: oracle.Array) -> oracle.Array:
     return np.array(products) / np.sqrt(len(products))
 
 
-def front(x: oracle.Array) -> oracle.Array:
+def first_coordinate(x: oracle.Array) -> oracle.Array:
     return np.array([1.0, x[0]]) / np.sqrt(2)
 
 
 MAPS: dict[str, tuple[Any, Any]] = {
-    "identity": (Identity(), identity),
+    "identity": (Identity(), scaled_identity),
     "square": (Polynomial(degree=2), square),
-    "front": (front, front),
+    "front": (first_coordinate, first_coordinate),
 }
 
 
@@ -125,7 +124,7 @@ def assert_same(stops: NDArray[np.int64], referee: oracle.Played, depths: int = 
     assert referee.closest.min() > TIE
     np.testing.assert_array_equal(stops, referee.stops)
     counts = np.bincount(stops)
-    assert np.count_nonzero(counts >= 5) >= depths, f"a test of one depth shows nothing: {counts}"
+    assert np.count_nonzero(counts >= 5) >= depths, f"stops must vary: {counts}"
 
 
 def assert_exact(case: Case, depths: int = 2) -> NDArray[np.int64]:
@@ -168,7 +167,7 @@ def test_decisions_equal_those_of_solving_every_round(case: Case) -> None:
 def test_transitive_decisions_equal_those_of_the_reference(lam: float) -> None:
     """On data for which ``transitive`` changes many decisions.
 
-    Errors are nested, so that disagreements add up along the arms, as their bounds do.
+    Errors are nested, so that both disagreements and their bounds add up along the arms.
     """
     rng, n = np.random.default_rng(0), 400
     contexts = np.column_stack([np.ones(n), rng.uniform(-1, 1, n)])
@@ -181,7 +180,7 @@ def test_transitive_decisions_equal_those_of_the_reference(lam: float) -> None:
     reference = ReferenceUSSPD(np.cumsum(costs), 2, transitive=True, **rule)
     shallower = 0
     for x, y in zip(contexts, outputs, strict=True):
-        decision, phi = policy.decide(x), identity(x)
+        decision, phi = policy.decide(x), scaled_identity(x)
         assert reference.closest(phi) > TIE
         assert decision.stop == reference.decide(phi)
         for e in decision.evidence:
@@ -198,8 +197,8 @@ def test_transitive_decisions_equal_those_of_the_reference(lam: float) -> None:
     assert shallower > 5
 
 
-def test_proving_evidence_has_the_verdicts_of_the_exact_evidence() -> None:
-    """Also where a lost pair's chains were not settled before another pair decided (round 54)."""
+def test_evidence_read_after_learning_has_the_verdicts_of_exact_evidence() -> None:
+    """Also if another pair decided before the chains of a lost pair were settled (round 54)."""
     rng = np.random.default_rng(15)
     k = int(rng.integers(4, 7))
     costs, wrong = rng.uniform(0.03, 0.3, k), np.sort(rng.uniform(0, 0.6, k))
@@ -207,11 +206,11 @@ def test_proving_evidence_has_the_verdicts_of_the_exact_evidence() -> None:
     compared = 0
     for _ in range(60):
         x = np.array([0.7, rng.uniform(-0.7, 0.7)])
-        exact, late = policy.decide(x), policy.decide(x)
+        exact, reread = policy.decide(x), policy.decide(x)
         won = {(e.first, e.second): e.gap_won for e in exact.evidence}
         policy.observe(x, (rng.random() < wrong).astype(int)[: exact.stop + 1].tolist())
-        assert all(won[e.first, e.second] == e.gap_won for e in late.evidence)
-        compared += len(late.evidence)
+        assert all(won[e.first, e.second] == e.gap_won for e in reread.evidence)
+        compared += len(reread.evidence)
     assert compared > 50
 
 
@@ -224,12 +223,12 @@ THOMPSON = [
 
 @pytest.mark.parametrize(("case", "scale"), THOMPSON, ids=str)
 def test_thompson_samples_from_the_exact_posterior(case: Case, scale: float) -> None:
-    features, own = both_maps(case.features, case.k)
+    features, maps = both_maps(case.features, case.k)
     rule: dict[str, Any] = {"scale": scale, "forced_rounds": case.forced, "ridge": case.ridge}
     policy = Thompson(case.cascade(), features, case.d, seed=9, **rule)
     contexts, outputs, _ = case.world()
     noise = oracle.normals(9, case.n, len(oracle.pairs(case.k)))
-    phi, differ = oracle.tabulate(contexts, own, case.k), oracle.disagreements(outputs)
+    phi, differ = oracle.tabulate(contexts, maps, case.k), oracle.disagreements(outputs)
     referee = oracle.thompson(phi, differ, case.cumulative(), noise, **rule)
     assert_same(policy.run(contexts, outputs), referee)
 
@@ -242,16 +241,16 @@ SUPERVISED = [
 
 @pytest.mark.parametrize("case", SUPERVISED, ids=str)
 def test_supervised_decisions_equal_those_of_solving_every_round(case: Case) -> None:
-    features, own = both_maps(case.features, case.k)
+    features, maps = both_maps(case.features, case.k)
     contexts, outputs, labels = case.world()
-    phi = np.array([own(x) for x in contexts])
+    phi = np.array([maps(x) for x in contexts])
     wrong = outputs != labels[:, None]
     referee = oracle.supervised(phi, wrong, case.cumulative(), **case.rule)
     policy = research.Supervised(case.cascade(), features, case.d, **case.rule)
     assert_same(policy.run(contexts, outputs, labels=labels), referee)
 
 
-def drawn(seed: int) -> Case:
+def random_case(seed: int) -> Case:
     """Return a random case that covers all options of a policy."""
     rng = np.random.default_rng(seed)
     k = int(rng.integers(2, 7))
@@ -282,7 +281,7 @@ def drawn(seed: int) -> Case:
 def test_decisions_of_random_cases_are_exact() -> None:
     depths = np.zeros(6, dtype=np.int64)
     for seed in range(80):
-        depths += np.bincount(assert_exact(drawn(1000 + seed), 1), minlength=6)
+        depths += np.bincount(assert_exact(random_case(1000 + seed), 1), minlength=6)
     assert depths.min() > 100, depths
 
 

@@ -21,7 +21,7 @@ TIE = 1e-7  # possible effect of rows older than 32 half-lives
 
 
 @dataclass
-class Weighted:
+class WeightedReferee:
     """A rule over weighted rounds."""
 
     phi: Array
@@ -38,13 +38,13 @@ class Weighted:
     def play(self) -> tuple[list[int], float]:
         n, k = self.outputs.shape
         gamma = 2 ** (-1 / self.half_life)
-        seen: dict[tuple[int, int], list[int]] = {p: [] for p in pairs(k)}
-        thetas = {p: np.zeros(self.phi.shape[1]) for p in seen}
+        observed: dict[tuple[int, int], list[int]] = {p: [] for p in pairs(k)}
+        thetas = {p: np.zeros(self.phi.shape[1]) for p in observed}
         stops: list[int] = []
         closest = math.inf
 
         def solved(t: int, pair: tuple[int, int]) -> tuple[Array, Array, Array]:
-            rows = seen[pair]
+            rows = observed[pair]
             x, w = self.phi[rows], gamma ** (t - 1 - np.array(rows, dtype=float))
             d = (self.outputs[rows, pair[0]] != self.outputs[rows, pair[1]]).astype(float)
             thetas[pair] = weighted_mle(x, d, w, self.ridge, thetas[pair])
@@ -61,8 +61,8 @@ class Weighted:
                 rule = {"delta": 0.05, "sigma": 0.1, "kappa": 0.25}
                 alpha = radius(count, len(phi), k, **rule, lam=self.lam, S=1.0 if self.lam else 0.0)
                 return float(mu(phi @ theta + alpha * math.sqrt(phi @ np.linalg.solve(v, phi))))
-            at = x @ theta
-            h = (x.T * (w * mu(at) * mu(-at))) @ x + self.ridge * np.eye(len(phi))
+            logits = x @ theta
+            h = (x.T * (w * mu(logits) * mu(-logits))) @ x + self.ridge * np.eye(len(phi))
             z = self.z * (1 if self.kind == "anchor" else 1 + 4 / (1 + effective / 20))
             if self.noise is not None:
                 z *= self.noise[t, pairs(k).index((i, j))]
@@ -81,7 +81,7 @@ class Weighted:
                     stop = i
                     break
             stops.append(stop)
-            for (_, j), rounds in seen.items():
+            for (_, j), rounds in observed.items():
                 if j <= stop:
                     rounds.append(t)
         return stops, closest
@@ -131,7 +131,7 @@ def test_decisions_equal_those_of_a_weighted_fit(name: str) -> None:
     noise = None
     if kind == "thompson":
         noise = normals(settings["seed"], n, len(pairs(k)))
-    referee = Weighted(
+    referee = WeightedReferee(
         phi,
         outputs,
         cascade.cumulative,

@@ -1,7 +1,7 @@
 """USS-Laplace and USS-Anchor make the same decisions as a referee that solves every round.
 
-With labels, requests and their probabilities are equal, too. Seeds are chosen so that no
-comparison is a tie to 1e-9, which is asserted.
+With labels, so are requests and their probabilities. No comparison of these seeds is a tie to
+1e-9.
 """
 
 import math
@@ -68,7 +68,7 @@ def scaled(parts: list[list[Array]]) -> tuple[list[Array], float]:
 
 CASES: dict[str, tuple[type[Any], int, dict[str, Any], dict[str, Any]]] = {
     "laplace": (sw.USSLaplace, 3, {"transitive": False}, {"z": 0.5}),
-    "laplace, chains": (sw.USSLaplace, 5, {}, {"z": 0.5, "transitive": True}),
+    "laplace, transitive": (sw.USSLaplace, 5, {}, {"z": 0.5, "transitive": True}),
     "laplace, z": (sw.USSLaplace, 2, {"z": 2.0}, {"z": 2.0}),
     "anchor": (sw.USSAnchor, 3, {"explore": 0}, {"z": 0.25, "anchor": True}),
     "anchor, z": (sw.USSAnchor, 5, {"z": 1.0, "explore": 0}, {"z": 1.0, "anchor": True}),
@@ -132,7 +132,7 @@ def test_drawn_answers_equal_those_of_the_exact_estimates(name: str, scales: boo
 
 
 def play_revealed(name: str, scales: bool, seed: int) -> Referee:
-    """Play a world with the policy and with the referee, who decide and learn the same."""
+    """Play a world with the policy and the referee; compare decisions and learned answers."""
     kind, k, rule = REVEALED[name]
     n, cascade = 250, sw.Cascade(np.full(k, (0.5 if "anchor" in rule else 0.7) / k))
     x, outputs, _ = world(k, n, 9, d=k)
@@ -141,7 +141,7 @@ def play_revealed(name: str, scales: bool, seed: int) -> Referee:
     more = {"ridge": ridge, "explore": 0.3, "seed": seed}
     policy = kind(cascade, features, 1, reveals=1, z=rule["z"], **more)
     chance = exploring(seed, n)
-    surprising = chance < 0.05  # where every round explores, because the models are biased there
+    surprising = chance < 0.05  # all of these rounds explore, which corrects biased models
     outputs[surprising, -1] = (outputs[surprising, -2] + 1) % 3
     visible = [visible_at(x, outputs, arm) for arm in range(k - 1)]
 
@@ -178,11 +178,11 @@ def _first(fitted: tuple[list[Array], float], outputs: Ints, cascade: sw.Cascade
 # ------------------------------------------------------------------------------------------ labels
 
 LABELLED: dict[str, dict[str, Any]] = {
-    "in all": {"labels": 40},
+    "a number": {"labels": 40},
     "a share": {"labels": 0.2},
     "no exploration": {"labels": 60, "explore": 0.0},
     "much exploration": {"labels": 300, "explore": 0.5, "seed": 1},
-    "a rule that is too deep": {"labels": 0.9, "z": 30.0},  # so that a fixed depth is better
+    "a rule that is too deep": {"labels": 0.9, "z": 30.0},  # a fixed depth is better
 }
 
 

@@ -54,13 +54,13 @@ def random_worlds(seed: int, n: int, k: int) -> list[World]:
     return [world(rng.dirichlet(np.full(2 ** (k + 1), a))) for a in alphas]
 
 
-def made_of(wrong: dict[str, float]) -> World:
+def world_of_mistakes(wrong: dict[str, float]) -> World:
     """A world with label 1 in which the arms make these mistakes: {"0110": probability}."""
     mistakes = np.array([[int(c) for c in pattern] for pattern in wrong])
     return World(np.ones(len(wrong), dtype=np.int64), 1 - mistakes, np.array(list(wrong.values())))
 
 
-def facts(cascade: Cascade, context: World) -> tuple[int, bool, int]:
+def optimum(cascade: Cascade, context: World) -> tuple[int, bool, int]:
     """Return i*, whether weak dominance holds, and min B."""
     p = context.disagreement[None]
     best = optimal_arms(cascade, context.errors[None])
@@ -82,11 +82,11 @@ def test_the_first_candidate_is_optimal_if_and_only_if_weak_dominance_holds(k: i
     is the output of the arm that violates dominance.
     """
     rng = np.random.default_rng(100 + k)
-    seen = {True: 0, False: 0}
+    counts = {True: 0, False: 0}
     for context in random_worlds(k, 400, k):
         cascade = Cascade(rng.uniform(0, 0.5, k))
-        best, dominant, first = facts(cascade, context)
-        seen[dominant] += best < k - 1  # the last arm is always dominant
+        best, dominant, first = optimum(cascade, context)
+        counts[dominant] += best < k - 1  # dominance is trivial for the last arm
         assert (first == best) == dominant
         assert first >= best  # too deep, never too shallow
         errors, p = (np.array([table] * k) for table in (context.errors, context.disagreement))
@@ -94,12 +94,12 @@ def test_the_first_candidate_is_optimal_if_and_only_if_weak_dominance_holds(k: i
         bound = pseudo_regret(cascade, np.triu(p, 1), bests, arms)
         assert (regret(cascade, errors, arms) <= bound + 1e-12).all()
         if not dominant:
-            spare = cascade.gaps[best] - context.disagreement[best]
-            j = next(j for j in range(best + 1, k) if spare[j] <= 0)
+            slack = cascade.gaps[best] - context.disagreement[best]
+            j = next(j for j in range(best + 1, k) if slack[j] <= 0)
             twin = context._replace(labels=context.outputs[:, j])
             np.testing.assert_array_equal(twin.disagreement, context.disagreement)
-            assert facts(cascade, twin)[0] != best
-    assert min(seen.values()) >= 20
+            assert optimum(cascade, twin)[0] != best
+    assert min(counts.values()) >= 20
 
 
 @given(data=st.data(), k=st.integers(2, 4))
@@ -110,7 +110,7 @@ def test_lemma_2_holds_with_ties(data: st.DataObject, k: int) -> None:
     costs = data.draw(st.lists(st.integers(0, 8), min_size=k, max_size=k))
     counts = np.bincount(drawn, minlength=2 ** (k + 1))
     context = world(counts / 20)
-    best, dominant, first = facts(Cascade(np.array(costs) / 20), context)
+    best, dominant, first = optimum(Cascade(np.array(costs) / 20), context)
     exact_errors = counts @ (context.outputs != context.labels[:, None])
     exact_losses = (exact_errors + np.cumsum(costs)).tolist()
     assert best == max(i for i in range(k) if exact_losses[i] == min(exact_losses))
@@ -134,14 +134,14 @@ def test_strong_dominance_implies_weak_dominance(data: st.DataObject, k: int) ->
     gamma, p = context.errors, context.disagreement
     above = np.triu(gamma[:, None] - gamma[None, :], 1)
     np.testing.assert_allclose(above, np.triu(p, 1), atol=1e-12)
-    best, dominant, first = facts(Cascade(np.array(costs) / 20), context)
+    best, dominant, first = optimum(Cascade(np.array(costs) / 20), context)
     assert dominant
     assert first == best
 
 
 def test_with_three_answers_strong_dominance_does_not_imply_weak_dominance() -> None:
-    context = World(np.array([0]), np.array([[1, 2]]), np.array([1.0]))  # no arm is ever right
-    assert facts(Cascade([0.1, 0.2]), context) == (0, False, 1)
+    context = World(np.array([0]), np.array([[1, 2]]), np.array([1.0]))  # no arm is right
+    assert optimum(Cascade([0.1, 0.2]), context) == (0, False, 1)
 
 
 # --- Theorem 2 has a gap -----------------------------------------------------------------------
@@ -157,12 +157,12 @@ def test_uss_pd_can_remain_one_arm_too_deep() -> None:
     """
     rounds, delta, sigma = 1_000_000, 0.05, 0.5
     cascade = Cascade.from_cumulative([0.0, 0.45, 0.75])
-    context = made_of({"000": 0.7, "011": 0.25, "001": 0.05})
+    context = world_of_mistakes({"000": 0.7, "011": 0.25, "001": 0.05})
     p, best = context.disagreement[None], optimal_arms(cascade, context.errors[None])
     assert best.tolist() == [0]
     assert dominance_margins(cascade, p, best)[0] > 0
-    least = 1 / (1 + math.exp(1 - math.log(0.05 / 0.95)))  # μ at θ* − 1 of the rarest disagreement
-    kappa = least * (1 - least)
+    min_mu = 1 / (1 + math.exp(1 - math.log(0.05 / 0.95)))  # μ at θ* − 1 of the rarest disagreement
+    kappa = min_mu * (1 - min_mu)
 
     rng = np.random.default_rng(0)
     outputs = context.outputs[rng.choice(3, size=rounds, p=context.chance)]
@@ -170,17 +170,17 @@ def test_uss_pd_can_remain_one_arm_too_deep() -> None:
     policy = USSPD(cascade, context_dim=1, **rule)
     stops = policy.run(np.ones((rounds, 1)), outputs)
 
-    late = stops[rounds // 2 :]
-    assert (late == 1).mean() > 0.99
-    refused = [e for e in policy.decide([1.0]).evidence if not e.gap_won]
-    assert [(e.first, e.second) for e in refused] == [(0, 2)]
-    chained = USSPD(cascade, context_dim=1, transitive=True, **rule)
-    assert (chained.run(np.ones((rounds, 1)), outputs)[rounds // 2 :] == 0).mean() > 0.99
-    (through,) = (e for e in chained.decide([1.0]).evidence if e.through is not None)
+    second_half = stops[rounds // 2 :]
+    assert (second_half == 1).mean() > 0.99
+    lost_pairs = [e for e in policy.decide([1.0]).evidence if not e.gap_won]
+    assert [(e.first, e.second) for e in lost_pairs] == [(0, 2)]
+    transitive = USSPD(cascade, context_dim=1, transitive=True, **rule)
+    assert (transitive.run(np.ones((rounds, 1)), outputs)[rounds // 2 :] == 0).mean() > 0.99
+    (through,) = (e for e in transitive.decide([1.0]).evidence if e.through is not None)
     assert str(through).endswith("not worth it: neither 0 → 1 nor 1 → 2 is")
 
-    each = regret(cascade, np.repeat(context.errors[None], 3, axis=0), [0, 1, 2])
-    lost = each @ np.bincount(stops, minlength=3)
+    regrets = regret(cascade, np.repeat(context.errors[None], 3, axis=0), [0, 1, 2])
+    total_regret = regrets @ np.bincount(stops, minlength=3)
     for constant in (1.0, 10.0, 50.0):
         bound = regret_bound(
             rounds,
@@ -191,9 +191,9 @@ def test_uss_pd_can_remain_one_arm_too_deep() -> None:
             kappa=kappa,
             min_eigenvalue=1.0,
             dominance_margin=arm_margins(cascade, p, best),
-            R_max=float(each.max()),
+            R_max=float(regrets.max()),
             C=constant,
             C1=constant,
             C2=constant,
         )
-        assert lost > bound
+        assert total_regret > bound

@@ -37,35 +37,37 @@ def test_theta_and_gram_equal_those_computed_from_the_data(
     single = Counter(row.stop for row in archive.rows(policy))[3] > archive.MAX_DISTINCT
     assert single == (levels is None)
     for i, j in CASCADE.pairs():
-        seen = stops >= j
-        phi = policy.features.transform(x[seen], i, j)
-        expected = by_sklearn(phi, outputs[seen, i] != outputs[seen, j], RIDGE)
+        observed = stops >= j
+        phi = policy.features.transform(x[observed], i, j)
+        expected = by_sklearn(phi, outputs[observed, i] != outputs[observed, j], RIDGE)
         np.testing.assert_allclose(policy.theta(i, j), expected, atol=1e-6)
         gram, inverse = policy.gram(i, j)
         np.testing.assert_allclose(gram, phi.T @ phi, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(gram @ inverse, np.eye(len(gram)), atol=1e-6)
-        assert policy.observations(i, j) == seen.sum()
+        assert policy.observations(i, j) == observed.sum()
 
 
-def test_incremental_models_decide_as_models_fitted_to_the_history() -> None:
+def test_incremental_models_decide_like_models_fitted_to_the_history() -> None:
     rng = np.random.default_rng(5)
     x, grid = rng.uniform(-1, 1, (600, 2)), rng.uniform(-1, 1, (300, 2))
-    asked, silent = (sw.USSPD(CASCADE, STAGES, 2, sigma=0.01, forced_rounds=5) for _ in range(2))
+    incremental, untouched = (
+        sw.USSPD(CASCADE, STAGES, 2, sigma=0.01, forced_rounds=5) for _ in range(2)
+    )
     for t, outputs in enumerate((rng.random((600, 4)) < 0.1 + 0.1 * x[:, :1]).tolist()):
-        for policy in (asked, silent):
+        for policy in (incremental, untouched):
             policy.observe(x[t], outputs[: 1 + t % 4])
-        asked.decide_many(x[:20])
+        incremental.decide_many(x[:20])
         if t % 100 == 99:
-            fresh = copy.deepcopy(silent)  # has not decided before
-            assert asked.decide_many(grid).tolist() == fresh.decide_many(grid).tolist()
-    assert len(set(asked.decide_many(grid).tolist())) > 1
+            fresh = copy.deepcopy(untouched)  # has not decided before
+            assert incremental.decide_many(grid).tolist() == fresh.decide_many(grid).tolist()
+    assert len(set(incremental.decide_many(grid).tolist())) > 1
 
 
-@pytest.mark.parametrize("floor", [1 / 30, 1 / 10], ids=["all known", "revealed"])
+@pytest.mark.parametrize("floor", [1 / 30, 1 / 10], ids=["complete context", "revealed"])
 def test_exploration_decays_independently_of_the_context(floor: float) -> None:
-    # the count is within ±4.5 standard deviations (a false alarm in 10⁵), and so is a correlation
+    # limits of ±4.5 standard deviations: a false alarm in 10⁵
     cascade, n = sw.Cascade([0.01, 0.9, 0.1]), 20_000
-    reveals = 0 if floor == 1 / 10 else None  # then draws of answers rest on it
+    reveals = 0 if floor == 1 / 10 else None  # drawn answers need more exploration
     policy = sw.USSPD(
         cascade, context_dim=1, reveals=reveals, forced_rounds=10, explore=0.9, seed=4
     )

@@ -23,8 +23,8 @@ PAPER = [
 ]
 
 
-def some_labels_make_it_best(weights: Floats, answers: Floats, losses: Floats, arm: int) -> bool:
-    """Whether P(Y = 1 | answers) exists under which no arm before this one loses less.
+def labels_exist_for(weights: Floats, answers: Floats, losses: Floats, arm: int) -> bool:
+    """Whether some P(Y = 1 | answers) gives no earlier arm a smaller loss than this one.
 
     γ_j = Σ_a w_a [a_j (1 − q_a) + (1 − a_j) q_a] is linear in q: a linear program.
     """
@@ -32,9 +32,9 @@ def some_labels_make_it_best(weights: Floats, answers: Floats, losses: Floats, a
     constant = weights @ answers
     if arm == 0:
         return True
-    less = (slope[:, [arm]] - slope[:, :arm]).T
-    room = losses[:arm] + constant[:arm] - losses[arm] - constant[arm]
-    solution = linprog(np.zeros(len(weights)), A_ub=less, b_ub=room, bounds=(0, 1))
+    coefficients = (slope[:, [arm]] - slope[:, :arm]).T
+    limits = losses[:arm] + constant[:arm] - losses[arm] - constant[arm]
+    solution = linprog(np.zeros(len(weights)), A_ub=coefficients, b_ub=limits, bounds=(0, 1))
     return solution.status == 0
 
 
@@ -42,18 +42,18 @@ def some_labels_make_it_best(weights: Floats, answers: Floats, losses: Floats, a
 def test_an_arm_can_be_optimal_if_and_only_if_a_linear_program_finds_labels(n_arms: int) -> None:
     rng = np.random.default_rng(n_arms)
     answers = np.array(list(product((0, 1), repeat=n_arms)), dtype=np.float64)
-    unlike = (answers[:, :, None] != answers[:, None, :]).astype(np.float64)
+    differ = (answers[:, :, None] != answers[:, None, :]).astype(np.float64)
     seen = set[tuple[bool, bool]]()
     for _ in range(60):
         weights = rng.dirichlet(np.full(len(answers), 0.5))
         cascade = sw.Cascade(rng.uniform(0.01, 0.5, n_arms))
-        p = np.triu(np.tensordot(weights, unlike, 1), 1)[None]
+        p = np.triu(np.tensordot(weights, differ, 1), 1)[None]
         first = int(first_candidates(cascade, p)[0])
         for arm in range(n_arms):
-            expected = some_labels_make_it_best(weights, answers, cascade.cumulative, arm)
+            expected = labels_exist_for(weights, answers, cascade.cumulative, arm)
             assert bool(can_be_optimal(cascade, p, [arm])[0]) == expected
             seen.add((expected, arm == first))
-            # weak dominance at an arm that labels make best: only ever at the first candidate
+            # weak dominance at an arm that can be optimal occurs only at the first candidate
             dominant = bool(dominance_margins(cascade, p, [arm])[0] > 0)
             assert not (expected and dominant) or arm == first
     # with two arms the first candidate can always be optimal
@@ -85,7 +85,7 @@ def test_the_optimal_arm_of_the_papers_instances_equals_brute_force(
     environment = build_environment(instances.realizable(n_arms, case, margin))
     batch = environment.sample(3000, np.random.default_rng(case))
     check(environment.cascade, batch)
-    assert np.bincount(batch.optimal, minlength=n_arms).min() > 0  # each arm somewhere
+    assert np.bincount(batch.optimal, minlength=n_arms).min() > 0  # each arm is optimal somewhere
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -122,10 +122,10 @@ def test_only_contexts_without_an_optimal_arm_are_redrawn() -> None:
     world = research.Realizable(cascade, theta)
     x, p = world._draw(4000, np.random.default_rng(3))
     table = world._table(p)
-    good = can_be_optimal(cascade, table, first_candidates(cascade, table))
-    assert 0.3 < good.mean() < 0.95
+    accepted = can_be_optimal(cascade, table, first_candidates(cascade, table))
+    assert 0.3 < accepted.mean() < 0.95
     batch = world.sample(4000, np.random.default_rng(3))
-    np.testing.assert_array_equal(batch.contexts[: good.sum()], x[good])
+    np.testing.assert_array_equal(batch.contexts[: accepted.sum()], x[accepted])
 
 
 def test_a_world_without_optimal_arms_is_rejected() -> None:

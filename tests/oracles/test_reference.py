@@ -26,7 +26,7 @@ def test_decisions_with_a_singular_gram_matrix_equal_the_reference() -> None:
     early = ties = 0
     for context, y in zip(features, outputs, strict=True):
         stop, phi = policy.decide(context).stop, context / 2
-        # A policy inverts V + εI with a small ε: equal in exact arithmetic as ε → 0, here to 1e-6.
+        # a policy inverts V + εI with a small ε, which is accurate to 1e-6 here
         if oracle.closest(phi) > 1e-6:
             assert stop == oracle.decide(phi)
         else:
@@ -71,29 +71,39 @@ def test_the_rule_stops_only_if_the_gap_is_strictly_larger(
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
-def test_newton_converges_from_far_away_and_on_separable_data(rate: float) -> None:
+def test_newton_converges_from_distant_starts_and_on_separable_data(rate: float) -> None:
     rng = np.random.default_rng(3)
     rows = rng.uniform(-1, 1, (60, 3)) / math.sqrt(3)
     differ = (rng.random(60) < rate).astype(float)
-    for far, ridge in ((0.0, 1e-4), (3.0, 2.0), (300.0, 1e-4)):
-        theta_hat = reference.estimate(rows, differ, ridge, far * rng.normal(size=3))
-        off = rows.T @ (differ - expit(rows @ theta_hat)) - ridge * theta_hat
-        assert np.abs(off).max() < 1e-12
+    for distance, ridge in ((0.0, 1e-4), (3.0, 2.0), (300.0, 1e-4)):
+        theta_hat = reference.estimate(rows, differ, ridge, distance * rng.normal(size=3))
+        gradient = rows.T @ (differ - expit(rows @ theta_hat)) - ridge * theta_hat
+        assert np.abs(gradient).max() < 1e-12
 
 
 @pytest.mark.parametrize("ratio", [1e-4, 1e-8, 1e-13])
-def test_the_norm_is_accurate_for_ill_conditioned_rows(ratio: float) -> None:
-    """λ_min/λ_max of V is about ratio²/5: as a matrix, V would lose it to rounding."""
+@pytest.mark.parametrize(
+    ("first", "second", "square"),
+    [(1.0, 0.0, 1 / 3), (0.0, 1.0, 4 / 3), (1.0, 1.0, 1.0)],
+)
+def test_the_norm_is_accurate_for_ill_conditioned_rows(
+    ratio: float, first: float, second: float, square: float
+) -> None:
+    """λ_min/λ_max of V is about ratio²/5, which a sum of φφᵀ would lose to rounding.
+
+    V⁻¹ = [[1, −1/ratio], [−1/ratio, 4/ratio²]]/3, and φ = (first, second·ratio).
+    """
     rows = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, ratio]])
-    # V⁻¹ = [[1, −1/ratio], [−1/ratio, 4/ratio²]]/3
-    for phi, square in [
-        ([1.0, 0.0], 1 / 3),
-        ([0.0, ratio], 4 / 3),
-        ([1.0, ratio], 1.0),
-        ([0.0, 1.0], 4 / 3 / ratio**2),
-    ]:
-        norm = reference.norm(np.array(phi), rows)
-        assert norm == pytest.approx(math.sqrt(square), rel=max(1e-12, 1e-15 / ratio))
+    norm = reference.norm(np.array([first, second * ratio]), rows)
+    assert norm == pytest.approx(math.sqrt(square), rel=max(1e-12, 1e-15 / ratio))
+
+
+@pytest.mark.parametrize("ratio", [1e-4, 1e-8, 1e-13])
+def test_the_norm_is_accurate_across_nearly_parallel_rows(ratio: float) -> None:
+    rows = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, ratio]])
+    norm = reference.norm(np.array([0.0, 1.0]), rows)
+    expected = math.sqrt(4 / 3 / ratio**2)
+    assert norm == pytest.approx(expected, rel=max(1e-12, 1e-15 / ratio))
 
 
 def test_the_norm_of_an_unseen_direction_is_infinite() -> None:

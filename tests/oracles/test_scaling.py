@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from stopwise.arrays import Floats
 from stopwise.engine import native
 
-FAR = 10.0  # times the distance of the quantiles: numbers beyond are clipped
+FAR = 10.0  # clipping limit, in multiples of the distance of the quantiles
 
 
-def fitted(x: Floats) -> tuple[list[float], list[float], list[int]]:
+def numpy_fit(x: Floats) -> tuple[list[float], list[float], list[int]]:
     """Return means and standard deviations without extremes, and the two-valued coordinates."""
     two_valued = [c for c in range(x.shape[1]) if len(np.unique(x[:, c])) <= 2]
     with np.errstate(all="ignore"):  # numbers near the ends of float64 overflow
         low, high = np.quantile(x, [0.05, 0.95], axis=0)
-        room = np.where(high > low, FAR * (high - low), np.inf)
-        x = np.clip(x, low - room, high + room)
+        margin = np.where(high > low, FAR * (high - low), np.inf)
+        x = np.clip(x, low - margin, high + margin)
         center = x.cumsum(axis=0)[-1] / len(x)  # in order: sum adds one column pairwise
         spread = np.sqrt(((x - center) ** 2).cumsum(axis=0)[-1] / len(x))
         usable = (spread > 1e-9 * (1.0 + np.abs(x).max(axis=0))) & np.isfinite(center + spread)
@@ -26,7 +26,7 @@ def fitted(x: Floats) -> tuple[list[float], list[float], list[int]]:
 
 
 def assert_same_bits(x: Floats) -> None:
-    assert repr(native.fit_scaling(x)) == repr(fitted(x))
+    assert repr(native.fit_scaling(x)) == repr(numpy_fit(x))
 
 
 KINDS = {

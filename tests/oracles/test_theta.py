@@ -27,19 +27,24 @@ def by_sklearn(
     [(200, 2, 999, sw.Identity()), (900, 4, 3, sw.Identity()), (300, 8, 999, sw.Polynomial(2))],
     ids=["2", "4", "45"],
 )
+@pytest.mark.parametrize("answers", ["noisy", "never", "always", "separable"])
 def test_theta_equals_two_other_solvers(
-    n: int, d: int, levels: int, features: sw.Identity | sw.Polynomial, ridge: float
+    n: int, d: int, levels: int, features: sw.Identity | sw.Polynomial, ridge: float, answers: str
 ) -> None:
     rng = np.random.default_rng(n)
     contexts = rng.choice(np.linspace(-1, 1, levels), (n, d))
     noisy = rng.random(n) < expit(contexts @ rng.normal(size=d) * 2 - 0.5)
-    separable = (np.zeros(n, bool), np.ones(n, bool), contexts[:, 0] > 0.1)
-    for differ in (noisy, *separable):
-        policy = sw.USSPD(sw.Cascade([0.1, 0.2]), features, d, ridge=ridge, forced_rounds=n)
-        policy.run(contexts, differ=differ[:, None])
-        phi, theta = policy.features.transform(contexts), policy.theta(0, 1)
-        solved = [ridge_mle(phi, differ.astype(float), ridge)]
-        if differ is noisy and d < 8:
-            solved.append(by_sklearn(phi, differ, ridge))
-        for expected in solved:
-            assert np.linalg.norm(theta - expected) <= 1e-6 * np.linalg.norm(expected)
+    differ = {
+        "noisy": noisy,
+        "never": np.zeros(n, bool),
+        "always": np.ones(n, bool),
+        "separable": contexts[:, 0] > 0.1,
+    }[answers]
+    policy = sw.USSPD(sw.Cascade([0.1, 0.2]), features, d, ridge=ridge, forced_rounds=n)
+    policy.run(contexts, differ=differ[:, None])
+    phi, theta = policy.features.transform(contexts), policy.theta(0, 1)
+    solutions = [ridge_mle(phi, differ.astype(float), ridge)]
+    if answers == "noisy" and d < 8:
+        solutions.append(by_sklearn(phi, differ, ridge))
+    for expected in solutions:
+        assert np.linalg.norm(theta - expected) <= 1e-6 * np.linalg.norm(expected)

@@ -28,18 +28,18 @@ def world(
     d=st.integers(1, 12),
     n=st.integers(1, 300),
     lam=st.floats(1e-6, 1e4),
-    asked=st.integers(1, 40),
+    decide_every=st.integers(1, 40),
     levels=st.none() | st.integers(1, 3),
 )
 def test_v_times_its_inverse_is_the_identity(
-    seed: int, d: int, n: int, lam: float, asked: int, levels: int | None
+    seed: int, d: int, n: int, lam: float, decide_every: int, levels: int | None
 ) -> None:
     contexts, outputs = world(seed, n, d, 3, levels)
     policy = USSPDRidge(Cascade([0.1] * 3), context_dim=d, lam=lam)
     reached = np.zeros(3, dtype=np.int64)
     for t, (x, y) in enumerate(zip(contexts, outputs, strict=True)):
-        if t % asked == 0:
-            policy.decide(x)  # from then on the inverse is in use and moves by rank-one steps
+        if t % decide_every == 0:
+            policy.decide(x)  # interleaves norms with updates of the factors
         stop = t % 3
         policy.observe(x, y[: stop + 1].tolist())
         reached[: stop + 1] += 1
@@ -56,20 +56,20 @@ def test_v_times_its_inverse_is_the_identity(
     k=st.integers(2, 5),
     n=st.integers(20, 200),
     sigmas=st.lists(st.floats(1e-4, 2.0), min_size=2, max_size=4, unique=True),
-    ridged=st.booleans(),
+    regularized=st.booleans(),
 )
 def test_a_larger_radius_never_stops_earlier(
-    seed: int, k: int, n: int, sigmas: list[float], ridged: bool
+    seed: int, k: int, n: int, sigmas: list[float], regularized: bool
 ) -> None:
     contexts, outputs = world(seed, n, 3, k)
     costs = np.random.default_rng(seed).uniform(0.05, 0.5, k)
-    asked, _ = world(seed + 1, 50, 3, k)
+    queries, _ = world(seed + 1, 50, 3, k)
     earlier = np.zeros(50, dtype=np.int64)
     for sigma in sorted(sigmas):
-        kind = USSPDRidge if ridged else USSPD
+        kind = USSPDRidge if regularized else USSPD
         policy = kind(Cascade(costs), context_dim=3, sigma=sigma, forced_rounds=0)
         for x, y in zip(contexts, outputs, strict=True):
             policy.observe(x, y.tolist())
-        stops = policy.decide_many(asked)
+        stops = policy.decide_many(queries)
         assert (stops >= earlier).all()
         earlier = stops

@@ -29,7 +29,7 @@ ANSWERS = {
 }
 
 
-class Written(NamedTuple):
+class WrittenLog(NamedTuple):
     arms: list[str]
     context: list[str]
     revealed: dict[str, list[str]]
@@ -38,7 +38,7 @@ class Written(NamedTuple):
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> Written:
+def logs(draw: st.DrawFn) -> WrittenLog:
     arms = draw(st.lists(names, min_size=2, max_size=4, unique=True))
     context = draw(st.lists(names, max_size=3, unique=True))
     revealed = {arm: draw(st.lists(names, max_size=2, unique=True)) for arm in arms[:-1]}
@@ -46,8 +46,8 @@ def logs(draw: st.DrawFn) -> Written:
     rounds = [
         draw(played(arms, len(context), revealed, answer)) for _ in range(draw(st.integers(1, 8)))
     ]
-    label = st.none() | answer.filter(lambda label: str(label).strip() != "")  # which is unknown
-    return Written(arms, context, revealed, rounds, [draw(label) for _ in rounds])
+    label = st.none() | answer.filter(lambda label: str(label).strip() != "")  # means unknown
+    return WrittenLog(arms, context, revealed, rounds, [draw(label) for _ in rounds])
 
 
 @st.composite
@@ -76,22 +76,22 @@ def played(
     )
 
 
-def opened(path: Path, log: Written, *, append: bool = False) -> LogWriter:
+def open_writer(path: Path, log: WrittenLog, *, append: bool = False) -> LogWriter:
     return LogWriter(
         path, log.arms, log.context, log.revealed, labels=True, costs=True, append=append
     )
 
 
-def write(path: Path, log: Written, *, append: bool = False) -> None:
+def write(path: Path, log: WrittenLog, *, append: bool = False) -> None:
     """Write the rounds; with ``append`` the file is closed and opened again after each."""
     parts = [[i] for i in range(len(log.rounds))] if append else [range(len(log.rounds))]
     for part in parts:
-        with opened(path, log, append=append) as writer:
+        with open_writer(path, log, append=append) as writer:
             for i in part:
                 writer.write(log.rounds[i], log.labels[i])
 
 
-def check(path: Path, written: Written, size: int) -> None:
+def check(path: Path, written: WrittenLog, size: int) -> None:
     """Compare the columns read with those computed from each round."""
     log = Log(path, None if written.context else Columns(context=()))
     arms, k = written.arms, len(written.arms)
@@ -110,25 +110,25 @@ def check(path: Path, written: Written, size: int) -> None:
         rounds = chunk.rounds
         for t in range(chunk.n):
             played, label = written.rounds[row], written.labels[row]
-            said = played.outputs
-            last = len(said) - 1
+            outputs = played.outputs
+            last = len(outputs) - 1
             assert rounds.answered[t] - 1 == chunk.stops[t] == last
             assert chunk.rule_stop[t] == played.rule_stop
             assert rounds.failed[t] == (played.failure is not None)
             padded = [*played.context, *[0.0] * (len(log.context) - len(played.context))]
             assert rounds.contexts[t].tolist() == padded
             assert rounds.differ[t].tolist() == [
-                int(j <= last and said[i] != said[j]) for i, j in combinations(range(k), 2)
+                int(j <= last and outputs[i] != outputs[j]) for i, j in combinations(range(k), 2)
             ]
             assert rounds.right is not None
             assert rounds.labelled is not None
             assert rounds.labelled[t] == (label is not None and last >= 0)
             if rounds.labelled[t]:
-                assert rounds.right[t, : last + 1].tolist() == [y == label for y in said]
-            values = [None if c < 0 else meaning(chunk.values, c) for c in chunk.codes[t]]
-            assert values == [*said, *[None] * (k - len(said))]
+                assert rounds.right[t, : last + 1].tolist() == [y == label for y in outputs]
+            values = [None if c < 0 else decoded(chunk.values, c) for c in chunk.codes[t]]
+            assert values == [*outputs, *[None] * (k - len(outputs))]
             assert (chunk.labels[t] < 0) == (label is None)
-            assert label is None or meaning(chunk.values, chunk.labels[t]) == label
+            assert label is None or decoded(chunk.values, chunk.labels[t]) == label
             assert chunk.costs is not None
             costs = [None if math.isnan(c) else c for c in chunk.costs[t].tolist()]
             assert costs == [*(played.costs or ()), *[None] * (k - len(played.costs or ()))]
@@ -136,39 +136,39 @@ def check(path: Path, written: Written, size: int) -> None:
     assert row == len(written.rounds)
 
 
-def meaning(values: tuple[Any, ...] | None, code: np.int64) -> Any:
+def decoded(values: tuple[Any, ...] | None, code: np.int64) -> Any:
     return int(code) if values is None else values[code]
 
 
 @given(logs(), st.sampled_from(SUFFIXES), st.integers(1, 9), st.booleans())
-def test_a_written_log_is_read_back(log: Written, suffix: str, size: int, append: bool) -> None:
+def test_a_written_log_is_read_back(log: WrittenLog, suffix: str, size: int, append: bool) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet, "GROUP_ROWS", 3)  # several row groups, so that types may widen
         path = Path(folder, f"log{suffix}")
         try:
             write(path, log, append=append and suffix != ".parquet")
         except InvalidParameterError:
-            assert any("." in arm for arm in log.arms)  # names that would be taken for others
+            assert any("." in arm for arm in log.arms)  # ambiguous column names
             return
         check(path, log, size)
 
 
 @given(logs(), st.sampled_from((".csv", ".jsonl")), st.data())
 def test_a_truncated_log_keeps_complete_rows(
-    log: Written, suffix: str, data: st.DataObject
+    log: WrittenLog, suffix: str, data: st.DataObject
 ) -> None:
-    """A written row is in the file, one cut off is an error, appending continues after the last.
+    """A truncated row is an error, and appending continues after the last complete row.
 
-    If the line that names the columns is cut off, nothing is appended, and nothing removed.
+    If the header is truncated, appending fails and leaves the file unchanged.
     """
     columns = None if log.context else Columns(context=())
     with TemporaryDirectory() as folder:
         path = Path(folder, f"log{suffix}")
         try:
-            writer = opened(path, log)
+            writer = open_writer(path, log)
         except InvalidParameterError:
             return
-        sizes, begun = [], path.stat().st_size
+        sizes, header_size = [], path.stat().st_size
         for played, label in zip(log.rounds, log.labels, strict=True):
             writer.write(played, label)
             sizes.append(path.stat().st_size)
@@ -177,7 +177,7 @@ def test_a_truncated_log_keeps_complete_rows(
 
         breaks = [end - 1 for end in sizes]
         cut = data.draw(st.integers(0, len(content)) | st.sampled_from(breaks or [0]), label="cut")
-        # In CSV, a row without answers has no kind: whether its line is cut off cannot be seen.
+        # in CSV, a truncated row without answers looks complete
         answered = [any(o is not None for o in played.outputs) for played in log.rounds]
         assume(suffix != ".csv" or cut not in breaks or answered[breaks.index(cut)])
         path.write_bytes(content[:cut])
@@ -193,9 +193,9 @@ def test_a_truncated_log_keeps_complete_rows(
 
         kept = readable
         try:
-            more = opened(path, log, append=True)
-        except InvalidLogError:  # the columns are not known: it may be another file
-            assert 0 < cut < (begun or sizes[0])
+            more = open_writer(path, log, append=True)
+        except InvalidLogError:  # the header is incomplete
+            assert 0 < cut < (header_size or sizes[0])
             assert path.read_bytes() == content[:cut]
             return
         with more:

@@ -29,14 +29,14 @@ def test_missing_labels_never_lower_a_gain(
     rng = np.random.default_rng(seed)
     more: dict[str, Any] = {"transitive": transitive, "half_life": half_life, "explore": 0}
     cascade = sw.Cascade([0.02, 0.05, 0.1])
-    asking, plain = (
+    requesting, plain = (
         sw.USSLaplace(cascade, sw.Polynomial(1), 2, forced_rounds=ROUNDS, labels=labels, **more)
         for labels in (1000, 0)
     )
     contexts, outputs = rng.uniform(-1, 1, (ROUNDS, 2)), rng.integers(0, 2, (ROUNDS, 3))
     answered: list[sw.Label] = []
     for x, y in zip(contexts, outputs.tolist(), strict=True):
-        request = asking.observe(x, y)
+        request = requesting.observe(x, y)
         plain.observe(x, y)
         assert (request is None) == (len(set(y)) == 1)
         if request is not None and rng.random() < share:
@@ -44,16 +44,16 @@ def test_missing_labels_never_lower_a_gain(
     if shuffled:
         rng.shuffle(answered)  # pyright: ignore[reportArgumentType] (a list is fine)
     for label in answered:
-        asking.learn_label(label)
+        requesting.learn_label(label)
         plain.learn_label(replace(label, request=None))
-    assert asking.labels.came == plain.labels.came == len(answered)
-    assert asking.labels.missing <= asking.labels.asked - asking.labels.came
+    assert requesting.labels.came == plain.labels.came == len(answered)
+    assert requesting.labels.missing <= requesting.labels.asked - requesting.labels.came
     for x in contexts:
-        lower = {(e.first, e.second): e.gain for e in plain.decide(x).evidence}
-        for e in asking.decide(x).evidence:
-            plain_gain = lower.get((e.first, e.second), e.gain)
+        plain_gains = {(e.first, e.second): e.gain for e in plain.decide(x).evidence}
+        for e in requesting.decide(x).evidence:
+            plain_gain = plain_gains.get((e.first, e.second), e.gain)
             assert e.gain >= plain_gain
-            if asking.labels.missing == 0:
+            if requesting.labels.missing == 0:
                 assert (e.gain, e.response) == (plain_gain, 1.0)
             if e.response < 1:
                 assert e.gain > plain_gain or not answered or e.gain == pytest.approx(plain_gain)

@@ -1,4 +1,4 @@
-"""After failures of any kind, a policy has learned exactly the answered prefixes."""
+"""Failures of any kind: a policy learns exactly the answered prefix of a round."""
 
 import asyncio
 from typing import Any
@@ -47,37 +47,37 @@ def stage(arm: int, staged: bool) -> Stage:
 
     def reveals(answer: Any) -> list[float]:
         outcome, x = answer
-        return [x[1]] * outcome  # the right count for one of the answers only
+        return [x[1]] * outcome  # the right number of values only for answer 1
 
     return Stage(run, canonical=lambda a: a[0], reveals=reveals if staged and arm == 1 else None)
 
 
-@given(cases=st.lists(case, max_size=12), kind=kinds, looped=st.booleans())
-def test_after_failures_a_policy_has_learned_the_answered_prefixes(
-    cases: list[Any], kind: int, looped: bool
+@given(cases=st.lists(case, max_size=12), kind=kinds, asynchronous=st.booleans())
+def test_a_policy_learns_the_answered_prefix_of_a_failed_round(
+    cases: list[Any], kind: int, asynchronous: bool
 ) -> None:
-    """An interrupted round teaches nothing, but has been decided."""
+    """An interrupted round is not learned, but its decision counts."""
     policy, twin = policies()[kind], policies()[kind]
     staged = policy.reveals is not None
     n_initial = 1 if staged else 2
     stages = [stage(arm, staged) for arm in range(ARMS)]
     runner = Runner(policy, stages, context=lambda case: case[0][:n_initial])
     for x, plan in cases:
-        running = twin.start(x[:n_initial])
-        while (arm := running.next()) is not None and isinstance(plan[arm], int):
+        current = twin.start(x[:n_initial])
+        while (arm := current.next()) is not None and isinstance(plan[arm], int):
             if staged and arm == 1 and plan[arm] != 1:
                 break
-            running.give(plan[arm], x[1:] if staged and arm == 1 else ())
+            current.give(plan[arm], x[1:] if staged and arm == 1 else ())
         if arm is not None and plan[arm] == "interrupted":
             with pytest.raises(KeyboardInterrupt):
                 runner.run((x, plan))
             assert policy.rounds == twin.rounds
             continue
-        running.learn()
-        answered = len(running.outputs)
-        done = asyncio.run(runner.arun((x, plan))) if looped else runner.run((x, plan))
-        assert done.outputs == plan[:answered]
-        assert done.stop == (answered - 1 if answered else None)
-        assert (done.context, done.rule_stop) == (running.context, running.rule_stop)
-        assert (done.failure.arm if done.failure else None) == arm
+        current.learn()
+        answered = len(current.outputs)
+        record = asyncio.run(runner.arun((x, plan))) if asynchronous else runner.run((x, plan))
+        assert record.outputs == plan[:answered]
+        assert record.stop == (answered - 1 if answered else None)
+        assert (record.context, record.rule_stop) == (current.context, current.rule_stop)
+        assert (record.failure.arm if record.failure else None) == arm
     assert frozen(policy) == frozen(twin)

@@ -1,4 +1,4 @@
-"""The certified bound on |φᵀ(θ̃ − θ̂)| holds and is tight; regression tests of the engine."""
+"""The certified bound on |φᵀ(θ̃ − θ̂)| holds and is tight."""
 
 import math
 
@@ -48,12 +48,14 @@ class Problem:
         moved = max(float(np.abs(self.phi @ step).max()), 1e-300)
         self.regression.refine(False)
         candidates = [self.theta_g + share * step for share in (1.0, math.log1p(moved) / moved)]
-        self.theta_g = min(candidates, key=lambda theta: float(np.abs(self.left(theta)).max()))
+        self.theta_g = min(
+            candidates, key=lambda theta: float(np.abs(self.residual_gradient(theta)).max())
+        )
         if self.regression.shift == 0.0:  # H was recomputed at θ_g
             self.theta_h = self.theta_g
 
-    def left(self, theta_g: Array) -> Array:
-        """∇L(θ_g) + H·v, which is zero if the gradient's point is θ_g and the step v."""
+    def residual_gradient(self, theta_g: Array) -> Array:
+        """∇L(θ_g) + H·v: zero if the engine's gradient is at θ_g and its step is v."""
         gradient = self.phi.T @ (expit(self.phi @ theta_g) - self.differ) + self.ridge * theta_g
         return gradient + self.regression.hessian() @ (self.regression.estimate() - theta_g)
 
@@ -76,9 +78,9 @@ class Problem:
     def errors_and_bounds(self) -> tuple[Array, Array]:
         fresh = self.rng.normal(size=(20, self.d))
         fresh /= np.linalg.norm(fresh, axis=1, keepdims=True)
-        asked = np.vstack([fresh, self.phi[-20:]])
-        logits, bounds = np.array([self.regression.logit(x) for x in asked]).T
-        return np.abs(logits - asked @ self.exact), bounds
+        queries = np.vstack([fresh, self.phi[-20:]])
+        logits, bounds = np.array([self.regression.logit(x) for x in queries]).T
+        return np.abs(logits - queries @ self.exact), bounds
 
 
 @pytest.mark.parametrize(
@@ -98,14 +100,14 @@ def test_the_bound_holds_and_is_tight(seeds: range) -> None:
     errors, bounds = (np.concatenate(part) for part in zip(*collected, strict=True))
     assert (errors <= bounds + ROUNDING).all()
     proved = np.isfinite(bounds) & (errors > 1e-7)
-    assert proved.sum() > 0.2 * len(bounds)  # errors are often large enough to compare …
-    assert np.quantile(errors[proved] / bounds[proved], 0.99) > 0.1  # … and bounds are near them
+    assert proved.sum() > 0.2 * len(bounds)  # enough errors are measurable …
+    assert np.quantile(errors[proved] / bounds[proved], 0.99) > 0.1  # … and close to their bounds
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_solve_is_exact(seed: int) -> None:
     problem = Problem(seed)
-    assert problem.regression.logit(problem.phi[0])[1] == math.inf  # no model yet
+    assert problem.regression.logit(problem.phi[0])[1] == math.inf  # before the first pass
     assert problem.regression.solve()
     errors, bounds = problem.errors_and_bounds()
     assert bounds.max() <= EXACT * max(1.0, 1 / math.sqrt(problem.ridge))
@@ -123,7 +125,7 @@ def test_the_reach_and_the_shift_bound_all_rows() -> None:
         problem.anchor_at(problem.exact + 0.3 * problem.rng.normal(size=problem.d))
         for step in range(12):
             problem.learn(15) if step % 2 == 0 else problem.refine()
-            np.testing.assert_allclose(problem.left(problem.theta_g), 0.0, atol=1e-9)
+            np.testing.assert_allclose(problem.residual_gradient(problem.theta_g), 0.0, atol=1e-9)
             phi, h = problem.phi, problem.check_hessian(problem.theta_h, 1e-9)
             reach = np.sqrt(np.sum(phi.T * np.linalg.solve(h, phi.T), axis=0))
             assert regression.reach >= reach.max() * (1 - 1e-6)
@@ -168,12 +170,12 @@ def test_the_prior_bound_holds() -> None:
     assert closest > 0.4  # it is tight for separable data
 
 
-# -------------------------------------------------------------- regressions: minimal inputs
+# ------------------------------------------------------------------ minimal inputs of past bugs
 
 
 def test_a_row_of_tiny_weight_counts_in_the_reach() -> None:
     model = Regression(1, 1.0)
-    model.anchor_at(np.array([40.0]))  # where a row weighs 4e-18
+    model.anchor_at(np.array([40.0]))  # a row has weight 4e-18 there
     model.learn(np.ones(1), True)
     assert model.reach == 1.0
 

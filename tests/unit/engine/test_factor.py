@@ -39,7 +39,7 @@ class Gram:
         self.learner.learn(rows, np.zeros((n, 1), dtype=np.uint8), answered, answered - 1)
 
     def norm(self, x: Array) -> float:
-        """‖x‖_{V⁻¹}: with so large a radius the estimate is 0, the upper value the bonus."""
+        """‖x‖_{V⁻¹}. The ridge keeps the estimate at 0, so the upper value is the bonus."""
         trace = self.learner.decide(x)
         assert trace is not None
         (comparison,) = trace.__getstate__()[-1]
@@ -79,7 +79,7 @@ def test_gram_equals_the_sum_and_the_inverse_of_numpy(d: int, scale: float) -> N
     np.testing.assert_array_equal(gram.learner.gram(0)[0], matrix)
 
 
-def exact_norms(integers: NDArray[np.int64], unit: int, asked: Array) -> list[float]:
+def exact_norms(integers: NDArray[np.int64], unit: int, queries: Array) -> list[float]:
     """‖φ‖ in the metric of (UNSEEN·I + Gram matrix of integers/unit)⁻¹, in rational numbers."""
     d = integers.shape[1]
     sums = (integers.T.astype(object) @ integers.astype(object)).tolist()
@@ -87,7 +87,7 @@ def exact_norms(integers: NDArray[np.int64], unit: int, asked: Array) -> list[fl
         [Fraction(sums[i][j], unit**2) + (i == j) * Fraction(UNSEEN) for j in range(d)]
         for i in range(d)
     ]
-    sides = [[Fraction(v) for v in x] for x in asked.tolist()]
+    sides = [[Fraction(v) for v in x] for x in queries.tolist()]
     squares = [Fraction(0)] * len(sides)
     for k in range(d):  # A = LDLᵀ with p = L⁻¹φ beside it; then ‖φ‖² = Σ p²/D
         for s, side in enumerate(sides):
@@ -108,9 +108,9 @@ def worst_error(n: int, d: int, noise: float) -> float:
     integers = np.round(unit * xs).astype(np.int64)
     gram = Gram(d, UNSEEN)
     gram.add(integers / unit)
-    asked = np.vstack([integers[:10] / unit, rng.normal(size=(10, d))])
-    exact = exact_norms(integers, unit, asked)
-    return max(abs(gram.norm(x) / norm - 1) for x, norm in zip(asked, exact, strict=True))
+    queries = np.vstack([integers[:10] / unit, rng.normal(size=(10, d))])
+    exact = exact_norms(integers, unit, queries)
+    return max(abs(gram.norm(x) / norm - 1) for x, norm in zip(queries, exact, strict=True))
 
 
 @pytest.mark.parametrize("noise", [1e-2, 1e-5, 1e-7])

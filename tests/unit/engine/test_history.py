@@ -13,20 +13,20 @@ Array = NDArray[np.float64]
 MAX_DISTINCT = archive.MAX_DISTINCT
 
 
-class Unchanged:
+class UnscaledIdentity:
     """Φ(x) = x."""
 
     def __call__(self, x: Array) -> Array:
         return x
 
 
-def new(n_arms: int, d: int) -> sw.USSPD:
+def new_policy(n_arms: int, d: int) -> sw.USSPD:
     cascade = sw.Cascade([0.1] * n_arms)
-    return sw.USSPD(cascade, Unchanged(), d, forced_rounds=0)
+    return sw.USSPD(cascade, UnscaledIdentity(), d, forced_rounds=0)
 
 
-class Plain:
-    """The same history in Python containers."""
+class PythonHistory:
+    """The history in Python containers."""
 
     def __init__(self, n_arms: int) -> None:
         self.pairs = [(i, j) for i in range(n_arms) for j in range(i + 1, n_arms)]
@@ -34,7 +34,7 @@ class Plain:
         self.distinct: Counter[int] = Counter()
         self.single: list[archive.Row] = []
 
-    def remember(self, row: tuple[float, ...], stop: int, outputs: list[int]) -> None:
+    def append(self, row: tuple[float, ...], stop: int, outputs: list[int]) -> None:
         if stop == 0:  # no pair was observed
             return
         answers = [int(j <= stop and outputs[i] != outputs[j]) for i, j in self.pairs]
@@ -44,12 +44,13 @@ class Plain:
             return
         self.distinct[stop] += key not in self.counted
         counts = self.counted.setdefault(key, [0] * (1 + len(self.pairs)))
-        for k, more in enumerate([1, *answers]):
-            counts[k] += more
+        for k, count in enumerate([1, *answers]):
+            counts[k] += count
 
     def rows(self) -> Counter[archive.Row]:
         counted = [
-            archive.Row(row, stop, n, tuple(yes)) for (row, stop), (n, *yes) in self.counted.items()
+            archive.Row(row, stop, n, tuple(positives))
+            for (row, stop), (n, *positives) in self.counted.items()
         ]
         return Counter([*counted, *self.single])
 
@@ -58,18 +59,20 @@ class Plain:
     ("n_arms", "rounds", "levels"),
     [(2, 1500, 4), (2, 20_000, 17), (5, 4000, 18)],
 )
-def test_history_equals_python_containers(n_arms: int, rounds: int, levels: int) -> None:
+def test_history_stores_the_rows_of_python_containers(
+    n_arms: int, rounds: int, levels: int
+) -> None:
     rng = np.random.default_rng(n_arms)
     signs = [-0.0, 0.0]  # equal contexts
-    policy, plain = new(n_arms, 3), Plain(n_arms)
+    policy, python = new_policy(n_arms, 3), PythonHistory(n_arms)
     for t in range(rounds):
         row = [x or signs[t % 2] for x in (rng.integers(0, levels, 3) / levels - 0.5).tolist()]
         stop = int(rng.integers(0, n_arms))
         outputs = rng.integers(0, 2, stop + 1).tolist()
         policy.observe(row, outputs)
-        plain.remember(tuple(row), stop, outputs)
+        python.append(tuple(row), stop, outputs)
     assert policy.rounds == rounds
-    assert policy.effort["rows_stored"] == len(plain.counted) + len(plain.single)
-    assert Counter(archive.rows(policy)) == plain.rows()
-    if levels == 17:  # uncounted contexts repeat, too
-        assert len(plain.single) > 20 + len({row.x for row in plain.single})
+    assert policy.effort["rows_stored"] == len(python.counted) + len(python.single)
+    assert Counter(archive.rows(policy)) == python.rows()
+    if levels == 17:  # rows stored singly repeat, too
+        assert len(python.single) > 20 + len({row.x for row in python.single})

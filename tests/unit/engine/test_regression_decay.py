@@ -48,13 +48,16 @@ def test_the_bound_includes_the_decay_of_the_prior() -> None:
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_the_bound_covers_the_error_of_summarised_old_rows(fresh: bool) -> None:
-    """A half-life of 1,200 has old rows from 4,800 rounds on. The arms change twice, so that the
-    estimate leaves the points where the quadratics were taken, and returns."""
+    """With a half-life of 1,200, the first rows are old after 4,800 rounds.
+
+    The arms change twice, so that the estimate moves away from the points of the quadratics and
+    back.
+    """
     random = np.random.default_rng(4)
     n, d, half_life, ridge = 15_000, 3, 1200, 0.05
     x = np.column_stack([np.ones(n), random.uniform(-1, 1, (n, d - 1))]) / np.sqrt(d)
-    turned = (np.arange(n) // 6000 % 2 == 1)[:, None]
-    slope = np.where(turned, [[-1.0, 3.0, -2.0]], [[-2.0, -3.0, 1.0]])
+    reversed_slope = (np.arange(n) // 6000 % 2 == 1)[:, None]
+    slope = np.where(reversed_slope, [[-1.0, 3.0, -2.0]], [[-2.0, -3.0, 1.0]])
     answers = random.random(n) < 1 / (1 + np.exp(-(x * slope).sum(axis=1)))
     model = internals.Regression(d, ridge, half_life)
     theta, bounds = np.zeros(d), []
@@ -78,28 +81,28 @@ def test_the_bound_covers_the_error_of_summarised_old_rows(fresh: bool) -> None:
     assert model.estimate() == pytest.approx(theta, abs=1e-7)
 
 
-def exact(x: list[float], answers: list[bool], half_life: float, ridge: float) -> float:
+def exact_estimate(x: list[float], answers: list[bool], half_life: float, ridge: float) -> float:
     """The weighted estimate of one feature, by Newton's method."""
-    features, yes = np.array(x), np.array(answers, dtype=float)
+    features, answer = np.array(x), np.array(answers, dtype=float)
     weight, theta = 2.0 ** (-np.arange(len(x))[::-1] / half_life), 0.0
     for _ in range(50):
         p = 1 / (1 + np.exp(-features * theta))
-        slope = (weight * (p - yes)) @ features + ridge * theta
+        slope = (weight * (p - answer)) @ features + ridge * theta
         theta -= slope / ((weight * p * (1 - p)) @ features**2 + ridge)
     return float(theta)
 
 
 @pytest.mark.parametrize("seed", range(24, 28))
-def test_the_bound_holds_if_recent_rows_do_not_observe_the_shift(seed: int) -> None:
-    """All recent rows are zero, so that a pass over them measures no shift, though θ_g moved."""
+def test_the_bound_holds_if_recent_rows_do_not_reveal_the_shift(seed: int) -> None:
+    """Recent rows are zero, so that a pass over them measures no shift although θ_g has moved."""
     random = np.random.default_rng(seed)
     model, x, answers = internals.Regression(1, 1.0, 400.0), list[float](), list[bool]()
 
-    def learn(n: int, value: float, yes: list[bool]) -> None:
+    def learn(n: int, value: float, answer: list[bool]) -> None:
         for k in range(n):
-            model.learn(np.array([value]), yes[k % len(yes)])
+            model.learn(np.array([value]), answer[k % len(answer)])
             x.append(value)
-            answers.append(yes[k % len(yes)])
+            answers.append(answer[k % len(answer)])
 
     learn(int(random.integers(20, 60)), 1.0, [True])
     learn(1680, 0.0, [True])
@@ -110,15 +113,15 @@ def test_the_bound_holds_if_recent_rows_do_not_observe_the_shift(seed: int) -> N
     learn(15, 1.0, [True, True, False])
     for _ in range(4):
         logit, bound = model.logit(np.ones(1))
-        assert abs(logit - exact(x, answers, 400.0, 1.0)) <= bound + 1e-12
+        assert abs(logit - exact_estimate(x, answers, 400.0, 1.0)) <= bound + 1e-12
         model.refine(False)
 
 
 def test_empty_parts_and_distant_estimates_give_no_nan() -> None:
     model, x = internals.Regression(1, 1e-3, 3000.0), np.array([0.003])
-    for rounds, phi, yes in ((11_968, x, True), (4800, 0 * x, True), (12_000, x, True)):
+    for rounds, phi, answer in ((11_968, x, True), (4800, 0 * x, True), (12_000, x, True)):
         for k in range(rounds):
-            model.learn(phi, yes)
+            model.learn(phi, answer)
             if k % 97 == 0:
                 model.refine(True)
     for k in range(3600):

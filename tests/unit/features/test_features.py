@@ -75,9 +75,13 @@ def test_scaled_shifts_scales_and_clips_contexts() -> None:
     clip = bind(Scaled(Identity(2), [0, 10], [1, 5], outside="clip"), 2, 2)
     assert np.array_equal(clip.row([-9, 100]), clip.row([-2, 20]))
     assert np.array_equal(clip.row([1.7e308, -1.7e308]), clip.row([2, 0]))
-    for bad in (math.inf, -math.inf, math.nan):
-        with pytest.raises(sw.errors.InvalidContextError, match="finite"):
-            clip.row([bad, 0])
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_clipping_rejects_a_value_that_is_not_finite(value: float) -> None:
+    features = bind(Scaled(Identity(2), [0, 10], [1, 5], outside="clip"), 2, 2)
+    with pytest.raises(sw.errors.InvalidContextError, match="finite"):
+        features.row([value, 0])
 
 
 @st.composite
@@ -92,7 +96,7 @@ def maps_and_contexts(draw: st.DrawFn) -> tuple[Any, np.ndarray]:
     center = draw(hnp.arrays(np.float64, d, elements=st.floats(-100, 100)))
     scale = draw(hnp.arrays(np.float64, d, elements=st.floats(0.1, 100)))
     outside = draw(st.sampled_from(["error", "clip"]))
-    # The slack must absorb the rounding of center + scale·z, so z stays off the bound.
+    # z stays off the bound, because center + scale·z is rounded
     return Scaled(inner, center, scale, outside), center + scale * unit * bound * (1 - 1e-6)
 
 
@@ -128,29 +132,43 @@ def test_a_context_may_have_any_real_number_type() -> None:
         assert np.array_equal(features.rows([x])[0], expected)
 
 
-def test_pairs_have_slots_in_row_major_order() -> None:
-    pairs = [(i, j) for i in range(4) for j in range(i + 1, 4)]
-    shared, stages = Identity(), [Identity(), half, Polynomial()]
-    # Reversed, because the order of the dictionary must not matter; bounds differ.
-    maps = {(i, j): Identity(1 + i + 10 * j) for i, j in reversed(pairs)}
-    for features, dims, slots, of_pair in (
-        (shared, (2,), [0] * 6, dict.fromkeys(pairs, shared)),
-        (Shared(shared), (2,), [0] * 6, dict.fromkeys(pairs, shared)),
-        (PerStage(stages), (2, 1, 6), [0, 0, 0, 1, 1, 2], {(i, j): stages[i] for i, j in pairs}),
-        (PerPair(maps), (2,) * 6, list(range(6)), maps),
-    ):
-        bound = bind(features, 2, 4)
-        assert bind(bound, 2, 4) == bound
-        assert bound.dims == dims
-        assert (bound.width, bound.n_features, len(bound.maps) == 1) == (
-            sum(dims),
-            max(dims),
-            dims == (2,),
-        )
-        assert [bound.slot_of(i, j) for i, j in pairs] == slots
-        for i, j in pairs:
-            alone = bind(of_pair[i, j], 2, 2).rows([[1, -0.5]])
-            assert np.array_equal(bound.transform([1, -0.5], i, j), alone)
+PAIRS = list(itertools.combinations(range(4), 2))
+SHARED = Identity()
+STAGE_MAPS = [Identity(), half, Polynomial()]
+# Reversed, because the order of the dictionary must not matter; bounds differ.
+PAIR_MAPS = {(i, j): Identity(1 + i + 10 * j) for i, j in reversed(PAIRS)}
+
+
+@pytest.mark.parametrize(
+    ("features", "dims", "slots", "map_of_pair"),
+    [
+        (SHARED, (2,), [0] * 6, dict.fromkeys(PAIRS, SHARED)),
+        (Shared(SHARED), (2,), [0] * 6, dict.fromkeys(PAIRS, SHARED)),
+        (
+            PerStage(STAGE_MAPS),
+            (2, 1, 6),
+            [0, 0, 0, 1, 1, 2],
+            {(i, j): STAGE_MAPS[i] for i, j in PAIRS},
+        ),
+        (PerPair(PAIR_MAPS), (2,) * 6, list(range(6)), PAIR_MAPS),
+    ],
+    ids=["identity", "shared", "per stage", "per pair"],
+)
+def test_pairs_have_slots_in_row_major_order(
+    features: Any, dims: tuple[int, ...], slots: list[int], map_of_pair: dict[Any, Any]
+) -> None:
+    bound = bind(features, 2, 4)
+    assert bind(bound, 2, 4) == bound
+    assert bound.dims == dims
+    assert (bound.width, bound.n_features) == (sum(dims), max(dims))
+    assert (len(bound.maps) == 1) == (dims == (2,))
+    assert [bound.slot_of(i, j) for i, j in PAIRS] == slots
+    for i, j in PAIRS:
+        expected = bind(map_of_pair[i, j], 2, 2).rows([[1, -0.5]])
+        assert np.array_equal(bound.transform([1, -0.5], i, j), expected)
+
+
+def test_maps_per_pair_keep_their_order_for_twelve_arms() -> None:
     many = {pair: Identity(1 + sum(pair)) for pair in itertools.combinations(range(12), 2)}
     assert bind(PerPair(many), 1, 12).maps == tuple(many.values())
 
@@ -188,13 +206,13 @@ def test_an_invalid_context_is_rejected(features: Any, x: Any, message: str) -> 
         (PerStage([half, Identity(5), Identity(3)]), [[0, 4]], r"coordinate 1 is 4, .*\[-3, 3\]"),
     ],
 )
+@pytest.mark.parametrize("method", ["rows", "transform"])
 def test_the_error_names_the_first_context_outside_the_bound(
-    features: Any, X: Any, message: str
+    features: Any, X: Any, message: str, method: str
 ) -> None:
     bound = bind(features, 2, 4)
-    for transform in (bound.rows, bound.transform):
-        with pytest.raises(sw.errors.InvalidContextError, match=message):
-            transform(X)
+    with pytest.raises(sw.errors.InvalidContextError, match=message):
+        getattr(bound, method)(X)
 
 
 def test_a_rounding_error_beyond_the_bound_is_clipped() -> None:
@@ -289,8 +307,11 @@ def test_scaled_fit_uses_the_full_range_and_the_margin() -> None:
     scaled = Scaled.fit(X, Identity(2))
     assert (scaled.center, scaled.scale) == ((5.0, 0.0, 0.1), (2.5, 2.0, 1.0))
     assert Scaled.fit(X, Identity(2), margin=0.5).scale == (3.75, 3.0, 1.0)
-    for narrow in ([[0.0], [1e-308]], [[0.0], [1.5e-323]], [[1e9], [1e9 + 3e-7]]):
-        assert np.abs(bind(Scaled.fit(narrow, Identity(1.5)), 1, 2).rows(narrow)).max() <= 1
+
+
+@pytest.mark.parametrize("X", [[[0.0], [1e-308]], [[0.0], [1.5e-323]], [[1e9], [1e9 + 3e-7]]])
+def test_scaled_fit_of_a_narrow_range_stays_within_the_bound(X: list[list[float]]) -> None:
+    assert np.abs(bind(Scaled.fit(X, Identity(1.5)), 1, 2).rows(X)).max() <= 1
 
 
 @pytest.mark.parametrize("fit", [Scaled.fit, Polynomial().independent])
@@ -336,7 +357,7 @@ def test_the_tolerance_of_dependence_is_1e_9() -> None:
     # Gram–Schmidt has larger rounding errors and would keep x³.
     narrow = 0.5 + 1e-4 * RNG.uniform(-1, 1, (200, 1))
     assert Polynomial(3).independent(narrow).without == ((0, 0, 0),)
-    few = RNG.uniform(-1, 1, (4, 3))  # fewer rows than monomials: as many monomials as rows remain
+    few = RNG.uniform(-1, 1, (4, 3))  # fewer rows than monomials: one monomial per row remains
     assert bind(Polynomial(2).independent(few), 3, 2).n_features == 4
 
 
@@ -361,7 +382,7 @@ def test_a_function_is_a_map_and_may_modify_its_argument() -> None:
         ([1 + 2e-9], r"must be at most 1, got 1.000000002; divide .* at least 1.000000002"),
     ],
 )
-def test_the_features_of_a_function_are_checked(values: Any, message: str) -> None:
+def test_invalid_features_of_a_function_are_rejected(values: Any, message: str) -> None:
     features = bind(Custom(lambda x: values, n_features=1, name="bad"), 2, 2)
     with pytest.raises(sw.errors.InvalidFeaturesError, match=message):
         features.row([0, 0])
@@ -430,11 +451,13 @@ def test_a_custom_map_can_be_pickled() -> None:
         {"kind": "per_pair", "n_arms": 3},
     ],
 )
-def test_an_invalid_spec_is_rejected(change: dict[str, Any]) -> None:
-    spec = bind(Identity(), 2, 2).to_spec()
-    for invalid in (spec | change, {key: spec[key] for key in spec if key not in change}):
-        with pytest.raises(sw.errors.CorruptFileError, match="invalid features in the file"):
-            BoundFeatures.from_spec(invalid)
+@pytest.mark.parametrize("missing", [False, True], ids=["invalid", "missing"])
+def test_an_invalid_spec_is_rejected(change: dict[str, Any], missing: bool) -> None:
+    valid = bind(Identity(), 2, 2).to_spec()
+    without = {key: valid[key] for key in valid if key not in change}
+    spec = without if missing else valid | change
+    with pytest.raises(sw.errors.CorruptFileError, match="invalid features in the file"):
+        BoundFeatures.from_spec(spec)
 
 
 def test_standard_features_of_many_coordinates_have_degree_one() -> None:
