@@ -1,8 +1,8 @@
 """Restore damaged learners and continue with those that are accepted, in a separate process.
 
 ``python -m tests.native.damage FIRST COUNT FILE`` tries the inputs of COUNT seeds. It prints
-those that cause a NaN or an exception, and then fails. FILE has the current seed, also after a crash
-or an endless loop.
+those that cause a NaN or an exception, and then fails. FILE has the current seed, also after a
+crash or an endless loop.
 """
 
 import faulthandler
