@@ -1,6 +1,7 @@
 """The documentation site: warnings of the build, links, layout in Chromium, search."""
 
 import os
+import re
 import subprocess
 import sys
 from functools import cache
@@ -33,6 +34,7 @@ def test_site_builds_and_can_be_read(page: Any, tmp_path: Path) -> None:
     assert (result.returncode, result.stderr) == (0, "")
     check_links(site)
     check_names(site)
+    check_formulas(site)
     for width, scheme in SCREENS:
         check_screen(page, site, width, scheme)
     check_search(page, site)
@@ -103,6 +105,17 @@ def check_names(site: Path) -> None:
     names |= {f"stopwise.errors.{name}" for name in vars(sw.errors) if not name.startswith("_")}
     names |= {f"stopwise.research.{name}" for name in dir(research)}
     assert names - documented == set()
+
+
+def check_formulas(site: Path) -> None:
+    """Check that no asterisk or underscore of a formula is taken for emphasis."""
+    emphasised = [
+        (page.name, text)
+        for page in site.glob("*.html")
+        for text in re.findall(r"<em>([^<]*)</em>", page.read_text("utf-8"))
+    ]
+    assert len(emphasised) > 50
+    assert [item for item in emphasised if re.search("[‖√≤≥=|·]", item[1])] == []
 
 
 def check_screen(page: Any, site: Path, width: int, scheme: str) -> None:
