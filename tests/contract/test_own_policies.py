@@ -98,13 +98,19 @@ LEARNING: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("entry", LEARNING)
-def test_entry_points_make_the_same_decisions_and_learn_the_same(entry: str) -> None:
-    for make in (lambda: Averaging(CASCADE), lambda: Cautious(Averaging(CASCADE))):
-        expected, policy = make(), make()
-        assert list(LEARNING[entry](policy)) == by_decide_and_observe(expected)
-        state, other = (getattr(p, "inner", p).state() for p in (policy, expected))
-        for name, array in state.items():
-            np.testing.assert_array_equal(array, other[name])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Averaging(CASCADE), lambda: Cautious(Averaging(CASCADE))],
+    ids=["policy", "wrapped policy"],
+)
+def test_entry_points_make_the_same_decisions_and_learn_the_same(
+    entry: str, make: Callable[[], Any]
+) -> None:
+    expected, policy = make(), make()
+    assert list(LEARNING[entry](policy)) == by_decide_and_observe(expected)
+    state, other = (getattr(p, "inner", p).state() for p in (policy, expected))
+    for name, array in state.items():
+        np.testing.assert_array_equal(array, other[name])
 
 
 def test_an_observation_contains_exactly_what_was_revealed() -> None:

@@ -24,8 +24,9 @@ def test_write_files_replaces_its_files_and_keeps_others(tmp_path: Path) -> None
     assert contents(tmp_path) == {**FILES, "mine.txt": b"mine"}
 
 
+@pytest.mark.parametrize("folder", [".", "new/folder"])
 def test_a_full_disk_leaves_old_files_unchanged_and_creates_no_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
     write = Path.write_bytes
 
@@ -37,8 +38,7 @@ def test_a_full_disk_leaves_old_files_unchanged_and_creates_no_folder(
 
     (tmp_path / "a.txt").write_text("older")
     monkeypatch.setattr(Path, "write_bytes", fails_on_the_second)
-    for folder in (tmp_path, tmp_path / "new" / "folder"):
-        with pytest.raises(OSError, match="no space"):
-            write_files(folder, FILES)
+    with pytest.raises(OSError, match="no space"):
+        write_files(tmp_path / folder, FILES)
     assert contents(tmp_path) == {"a.txt": b"older"}
     assert not (tmp_path / "new").exists()

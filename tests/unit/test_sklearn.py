@@ -380,25 +380,31 @@ def test_invalid_estimators_are_rejected(estimators: Any, costs: Any, message: s
         CascadeClassifier(estimators, costs).fit(X, y)
 
 
-def test_costs_can_be_a_cascade_or_prices_or_a_dict_by_name() -> None:
+BY_PRICES = sw.Cascade.from_prices([2, 40], error_cost=1000)
+NAMED = sw.Cascade.from_prices([2, 40], error_cost=1000, names=["bayes", "near"])
+
+
+@pytest.mark.parametrize(
+    ("named_stages", "costs", "error_cost"),
+    [
+        (True, BY_PRICES, None),
+        (True, NAMED, None),
+        (False, NAMED, None),
+        (True, [2, 40], 1000),
+        (True, {"near": 40, "bayes": 2}, 1000),
+        (True, {"near": 0.04, "bayes": 0.002}, None),
+        (False, {"GaussianNB-0": 2, "KNeighborsClassifier-1": 40}, 1000),
+    ],
+)
+def test_costs_can_be_a_cascade_or_prices_or_a_dict_by_name(
+    named_stages: bool, costs: Any, error_cost: float | None
+) -> None:
     X, _, y, _ = digits()
-    prices = [2, 40]
-    by_prices = sw.Cascade.from_prices(prices, error_cost=1000)
-    named = sw.Cascade.from_prices(prices, error_cost=1000, names=["bayes", "near"])
-    unnamed_stages = [estimator for _, estimator in stages()]
-    for estimators, costs, error_cost in (
-        (stages(), by_prices, None),
-        (stages(), named, None),
-        (unnamed_stages, named, None),
-        (stages(), prices, 1000),
-        (stages(), {"near": 40, "bayes": 2}, 1000),
-        (stages(), {"near": 0.04, "bayes": 0.002}, None),
-        (unnamed_stages, {"GaussianNB-0": 2, "KNeighborsClassifier-1": 40}, 1000),
-    ):
-        cascade = CascadeClassifier(estimators, costs, error_cost=error_cost, cv=2)
-        fitted_cascade = clone(cascade).fit(X[:200], y[:200]).policy_.cascade
-        np.testing.assert_allclose(fitted_cascade.cumulative, [0.002, 0.042])
-        assert fitted_cascade.names[0] in ("bayes", "GaussianNB-0")
+    estimators = stages() if named_stages else [estimator for _, estimator in stages()]
+    cascade = CascadeClassifier(estimators, costs, error_cost=error_cost, cv=2)
+    fitted_cascade = clone(cascade).fit(X[:200], y[:200]).policy_.cascade
+    np.testing.assert_allclose(fitted_cascade.cumulative, [0.002, 0.042])
+    assert fitted_cascade.names[0] in ("bayes", "GaussianNB-0")
 
 
 @pytest.mark.parametrize(

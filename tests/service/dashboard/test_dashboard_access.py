@@ -28,18 +28,23 @@ def get(locked: Locked, path: str, key: str, user: str = "") -> httpx.Response:
     return locked.running.get(path, auth=(user.encode(), key.encode()))
 
 
-def test_without_keys_pages_are_public_and_have_security_headers(open_service: Served) -> None:
-    for path in (*PAGES, "/cascades/none"):
-        answer = open_service.get(path)
-        assert answer.status_code == (404 if "none" in path else 200)
-        assert "none" in path or "triage" in answer.text
-        headers = answer.headers
-        assert headers["content-type"] == "text/html; charset=utf-8"
-        assert headers["content-security-policy"] == CSP
-        assert headers["x-frame-options"] == "DENY"
-        assert headers["x-content-type-options"] == "nosniff"
-        assert headers["cache-control"] == "no-store"
+@pytest.mark.parametrize("path", [*PAGES, "/cascades/none"])
+def test_without_keys_pages_are_public_and_have_security_headers(
+    open_service: Served, path: str
+) -> None:
+    answer = open_service.get(path)
+    assert answer.status_code == (404 if "none" in path else 200)
+    assert "none" in path or "triage" in answer.text
+    headers = answer.headers
+    assert headers["content-type"] == "text/html; charset=utf-8"
+    assert headers["content-security-policy"] == CSP
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"
     assert "'unsafe" not in CSP
+
+
+def test_the_page_of_an_unknown_cascade_escapes_its_name(open_service: Served) -> None:
     answer = open_service.get("/cascades/<i>none")
     assert "none" in answer.text
     assert "<i>" not in answer.text
@@ -67,14 +72,17 @@ def test_the_overview_shows_100_cascades_and_counts_all(open_service: Served) ->
     assert open_service.get("/cascades/c100").status_code == 200
 
 
-def test_any_valid_key_may_read_pages(locked: Locked) -> None:
-    for scope in ("decide", "observe", "admin"):
-        for path in PAGES:
-            page = get(locked, path, f" {locked.keys[scope]}", user="any")
-            assert page.status_code == 200
-            assert f'<span class="soft who">{scope}</span>' in page.text
-            post = locked.running.post(path, auth=("", locked.keys[scope]))
-            assert post.status_code == 405
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("scope", ["decide", "observe", "admin"])
+def test_any_valid_key_may_read_pages(locked: Locked, scope: str, path: str) -> None:
+    page = get(locked, path, f" {locked.keys[scope]}", user="any")
+    assert page.status_code == 200
+    assert f'<span class="soft who">{scope}</span>' in page.text
+    post = locked.running.post(path, auth=("", locked.keys[scope]))
+    assert post.status_code == 405
+
+
+def test_passwords_are_accepted_by_pages_only_and_static_files_need_none(locked: Locked) -> None:
     # The API accepts no password, because another site can make a browser send it.
     assert get(locked, "/v1/cascades", locked.keys["admin"]).status_code == 401
     assert locked.running.get("/static/dashboard.css").status_code == 200

@@ -44,14 +44,18 @@ def test_a_summary_agrees_with_the_api() -> None:
     assert row["saving"] == pytest.approx(1 - view.mean_cost / 0.6)
     assert row["last"] == BEGAN + 1990
     assert sum(share for _, share in row["shares"]) == pytest.approx(1)
-    for most in (7, 60, 500):
-        periods = views.periods(cascade.counts, most)
-        assert len(periods) <= most
-        stops_by_arm = zip(*(period.stops for period in periods), strict=True)
-        sums = [sum(stops) for stops in stops_by_arm]
-        assert sums == cascade.counts.stops_total
-        assert periods[0].begin <= BEGAN < periods[0].end
-        assert [period.begin for period in periods[1:]] == [period.end for period in periods[:-1]]
+
+
+@pytest.mark.parametrize("most", [7, 60, 500])
+def test_periods_are_adjacent_and_contain_all_stops(most: int) -> None:
+    cascade = cascade_of(reported=150)
+    periods = views.periods(cascade.counts, most)
+    assert len(periods) <= most
+    stops_by_arm = zip(*(period.stops for period in periods), strict=True)
+    sums = [sum(stops) for stops in stops_by_arm]
+    assert sums == cascade.counts.stops_total
+    assert periods[0].begin <= BEGAN < periods[0].end
+    assert [period.begin for period in periods[1:]] == [period.end for period in periods[:-1]]
     assert views.periods(Counts.blank(3), 7) == []
 
 
