@@ -1,5 +1,6 @@
 """Execution of runs: traces determined by spec and seed."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
