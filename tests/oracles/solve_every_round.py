@@ -25,7 +25,7 @@ Map = Callable[[Array], Array]
 AUTO = "auto"
 
 
-class Played(NamedTuple):
+class Run(NamedTuple):
     """The stops of a run, and the smallest distance to a tie in each round."""
 
     stops: NDArray[np.int64]
@@ -59,9 +59,9 @@ def weighted_mle(x: Array, d: Array, w: Array, ridge: float, start: Array) -> Ar
     """θ̂ of weighted rows by Newton's method with step halving, to rounding accuracy."""
     theta = start.copy()
 
-    def loss(at: Array) -> float:
-        z = x @ at
-        return float(w @ (np.logaddexp(0, z) - d * z) + ridge / 2 * at @ at)
+    def loss(point: Array) -> float:
+        z = x @ point
+        return float(w @ (np.logaddexp(0, z) - d * z) + ridge / 2 * point @ point)
 
     for _ in range(200):
         z = x @ theta
@@ -118,7 +118,7 @@ def uss_pd(
     lam: float = 0.0,
     S: float = 0.0,
     **rule: Any,
-) -> Played:
+) -> Run:
     """USS-PD, or USS-PD-λI if lam > 0."""
     k = len(cumulative)
     models = {p: Model(phi[p], differ[p], ridge, lam) for p in pairs(k)}
@@ -142,7 +142,7 @@ def thompson(
     scale: float,
     forced_rounds: int | str,
     ridge: float,
-) -> Played:
+) -> Run:
     """Thompson sampling, given its standard normals: (rounds, pairs)."""
     numbers = {p: k for k, p in enumerate(pairs(len(cumulative)))}
     models = {p: Model(phi[p], differ[p], ridge) for p in numbers}
@@ -165,7 +165,7 @@ def supervised(
     forced_rounds: int | str,
     ridge: float,
     **rule: Any,
-) -> Played:
+) -> Run:
     """An error model per arm; compares UCB(γ_i) − LCB(γ_j)."""
     k = len(cumulative)
     arms = {(i, i): Model(phi, wrong[:, i], ridge) for i in range(k)}
@@ -186,7 +186,7 @@ def _play(
     cumulative: Array,
     forced_rounds: int | str,
     upper: Callable[[int, int, int], float],
-) -> Played:
+) -> Run:
     """Stop at the first arm whose gap to every deeper arm exceeds the upper value, else the last.
 
     A model keyed (i, j) is revealed by stops ≥ j.
@@ -211,7 +211,7 @@ def _play(
         for (_, j), m in models.items():
             if j <= stops[t]:
                 m.observe(t)
-    return Played(stops, closest)
+    return Run(stops, closest)
 
 
 # ----------------------------- USS-Laplace and USS-Anchor, labels, revealed contexts
@@ -336,11 +336,11 @@ class Referee:
 
     def __post_init__(self) -> None:
         self.last = len(self.cumulative) - 1
-        self.happened: list[tuple[Any, ...]] = []
-        self.drawn = self.moved = 0
-        self.again(self.features, self.ridge, self.linear)
+        self.events: list[tuple[Any, ...]] = []
+        self.drawn = self.corrected = 0
+        self.relearn(self.features, self.ridge, self.linear)
 
-    def again(self, features: Sequence[Array], ridge: float, linear: int) -> None:
+    def relearn(self, features: Sequence[Array], ridge: float, linear: int) -> None:
         """Learn all events again with other features."""
         self.features, self.ridge, self.linear = features, ridge, linear
         self.rows: dict[Pair, list[Array]] = {p: [] for p in pairs(self.last + 1)}
@@ -351,14 +351,14 @@ class Referee:
         self.gains = {p: Gain(ridge, linear) for p in self.rows}
         self.waiting: list[Waiting] = []
         self.answered = 0
-        self.rounds = self.asked = self.disagreed = 0
+        self.rounds = self.requested = self.disagreed = 0
         self.thirds: dict[tuple[int, int, int], list[Any]] = {}
         self.corrections = {p: Correction() for p in self.rows}
         self.fixed: int | None = None
         self.closest = math.inf
         self.new_trial()
-        happened, self.happened = self.happened, []
-        for kind, *event in happened:
+        events, self.events = self.events, []
+        for kind, *event in events:
             getattr(self, kind)(*event)
 
     def new_trial(self) -> None:
@@ -388,8 +388,9 @@ class Referee:
         x = self.features[i][t]
         first = (i, self.last if self.anchor else j)
         rows = np.array(self.rows[first]).reshape(-1, len(x))
-        at = rows @ self.theta(first)
-        h = (rows.T * (self.weights(first) * mu(at) * mu(-at))) @ rows + self.ridge * np.eye(len(x))
+        logits = rows @ self.theta(first)
+        weights = self.weights(first) * mu(logits) * mu(-logits)
+        h = (rows.T * weights) @ rows + self.ridge * np.eye(len(x))
         counted = self.rounds * 1.0
         if self.half_life is not None:
             gamma = 2 ** (-1 / self.half_life)
@@ -434,43 +435,43 @@ class Referee:
 
     def learn(self, t: int, stop: int, rule_stop: int) -> tuple[float, float, float] | None:
         """Learn a round; return the label request with its probabilities, or None."""
-        self.happened.append(("learn", t, stop, rule_stop))
+        self.events.append(("learn", t, stop, rule_stop))
         y, last = self.outputs[t], self.last
-        said = {(i, j): bool(y[i] != y[j]) for i, j in pairs(stop + 1)}
+        differs = {(i, j): bool(y[i] != y[j]) for i, j in pairs(stop + 1)}
         if self.revealed and 0 < rule_stop < stop:
             x = self.features[rule_stop][t]
             for j in [last] if self.anchor else range(rule_stop + 1, last + 1):
                 z = round(64 * float(x @ self.theta((rule_stop, j)))) / 64
-                self.corrections[rule_stop, j].learn(z, said[rule_stop, j])
+                self.corrections[rule_stop, j].learn(z, differs[rule_stop, j])
         if self.revealed and 0 < stop < last:
             for j in [last] if self.anchor else range(stop + 1, last + 1):
                 z = float(self.features[stop][t] @ self.theta((stop, j)))
                 p = float(mu(z + self.corrections[stop, j].shift))
                 u = draw(self.seed, self.rounds, j)
-                said[stop, j] = u < p
-                self.moved += (u < p) != (u < float(mu(z)))
+                differs[stop, j] = u < p
+                self.corrected += (u < p) != (u < float(mu(z)))
                 self.drawn += 1
                 for i in range(stop):
-                    said[i, j] = said[stop, j] != said[i, stop]
-                    if said[stop, j] and said[i, stop]:  # the answer of i, or a third one
+                    differs[i, j] = differs[stop, j] != differs[i, stop]
+                    if differs[stop, j] and differs[i, stop]:  # the answer of i, or a third one
                         before = self.thirds.get((i, stop, j), [])
                         u = draw(self.seed, self.rounds, 16 + 16 * i + j)
-                        said[i, j] = u * (len(before) + 1) < sum(before) + 1
+                        differs[i, j] = u * (len(before) + 1) < sum(before) + 1
         for i, s, j in combinations(range(stop + 1), 3):
             if y[i] != y[s] != y[j]:
                 self.thirds.setdefault((i, s, j), []).append(y[i] != y[j])
         for i, j in self.rows:
-            asked = (j, last) if self.anchor and j < last else (i, j)
-            enough = (
+            answered = (j, last) if self.anchor and j < last else (i, j)
+            is_observed = (
                 stop >= (j if self.anchor and j < last else i + 1)
                 if self.revealed
                 else (stop >= (last if self.anchor else j))
             )
-            if enough:
+            if is_observed:
                 self.rows[i, j].append(self.features[i][t])
-                self.answers[i, j].append(said[asked])
+                self.answers[i, j].append(differs[answered])
                 self.times[i, j].append(self.rounds)
-        request = self.ask(stop, rule_stop, len(set(y[: stop + 1].tolist())) > 1)
+        request = self.request_label(stop, rule_stop, len(set(y[: stop + 1].tolist())) > 1)
         self.rounds += 1
         if request is not None:
             self.waiting.append(Waiting(t, stop, rule_stop, request))
@@ -479,24 +480,26 @@ class Referee:
                 pending.missing = True
         return request
 
-    def ask(self, stop: int, rule_stop: int, differ: bool) -> tuple[float, float, float] | None:
-        in_all = self.labels >= 1
+    def request_label(
+        self, stop: int, rule_stop: int, differ: bool
+    ) -> tuple[float, float, float] | None:
+        is_count = self.labels >= 1
         if not self.labels:
             return None
         if self.rounds >= 64 and self.rounds & (self.rounds - 1) == 0:
             self.fixed = None if self.fixed is not None else self.better_depth()
             self.new_trial()
-        if in_all and self.asked >= self.labels:
+        if is_count and self.requested >= self.labels:
             return None
         self.cost += self.cumulative - self.cumulative[rule_stop]
         if not differ:
             return None
         self.disagreed += 1
-        chance = min(1.0, (self.labels / 3 if in_all else 30) / self.disagreed)
-        chance = chance if in_all else max(chance, self.labels)
+        chance = min(1.0, (self.labels / 3 if is_count else 30) / self.disagreed)
+        chance = chance if is_count else max(chance, self.labels)
         if rule_stop == stop and draw(self.seed, self.rounds, 0) >= chance:
             return None
-        self.asked += 1
+        self.requested += 1
         self.trial_asked += 1
         explored = self.explore_rate() if rule_stop < self.last else 0.0
         return explored + (1 - explored) * chance, explored, float(self.rounds)
@@ -504,16 +507,16 @@ class Referee:
     def better_depth(self) -> int | None:
         if not self.trial_answered:
             return None
-        kept = self.errors.copy(), self.variance.copy(), self.heaviest
+        saved = self.errors.copy(), self.variance.copy(), self.heaviest
         for pending in self.waiting:
             if pending.request[2] >= self.trial_since:
                 ran = self.outputs[pending.t, : pending.stop + 1]
                 differ = ran != self.outputs[pending.t, pending.rule_stop]
                 self.add_errors(pending.rule_stop, pending.request, differ.astype(int))
         deviation = np.sqrt(self.variance + self.heaviest**2)
-        worst = self.cost + self.errors + 3 * deviation
-        self.errors, self.variance, self.heaviest = kept
-        return int(worst.argmin()) if worst.min() < 0 else None
+        upper_bounds = self.cost + self.errors + 3 * deviation
+        self.errors, self.variance, self.heaviest = saved
+        return int(upper_bounds.argmin()) if upper_bounds.min() < 0 else None
 
     def add_errors(self, rule_stop: int, request: tuple[float, ...], losses: NDArray[Any]) -> None:
         """Add the errors of each depth relative to the rule, from a label or the worst case."""
@@ -525,7 +528,7 @@ class Referee:
 
     def label(self, t: int, stop: int, rule_stop: int, answer: int, request: Any) -> None:
         """Learn which of the arms that ran were right; earlier requests become missing."""
-        self.happened.append(("label", t, stop, rule_stop, answer, request))
+        self.events.append(("label", t, stop, rule_stop, answer, request))
         for pending in self.waiting:
             pending.missing = pending.missing or pending.t < t
         self.waiting = [pending for pending in self.waiting if pending.t != t]

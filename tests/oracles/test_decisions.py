@@ -114,13 +114,13 @@ class Case:
         kind = USSPD if self.lam is None else USSPDRidge
         return kind(self.cascade(), features, self.d, **self.rule)
 
-    def referee(self) -> oracle.Played:
+    def referee(self) -> oracle.Run:
         contexts, outputs, _ = self.world()
         phi = oracle.tabulate(contexts, both_maps(self.features, self.k)[1], self.k)
         return oracle.uss_pd(phi, oracle.disagreements(outputs), self.cumulative(), **self.rule)
 
 
-def assert_same(stops: NDArray[np.int64], referee: oracle.Played, depths: int = 2) -> None:
+def assert_same(stops: NDArray[np.int64], referee: oracle.Run, depths: int = 2) -> None:
     assert referee.closest.min() > TIE
     np.testing.assert_array_equal(stops, referee.stops)
     counts = np.bincount(stops)

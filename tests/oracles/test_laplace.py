@@ -100,7 +100,7 @@ def test_standard_features_are_fitted_until_1024_rounds() -> None:
     for t in range(n):
         stops.append(referee.play(t))
         if t + 1 in (8, 16, 32, 64, 128, 256, 512, 1024):
-            referee.again(*scaled([standard(x, x[: t + 1])[0]]), 0)
+            referee.relearn(*scaled([standard(x, x[: t + 1])[0]]), 0)
     assert policy.run(x, outputs).tolist() == stops
     assert referee.closest > TIE
     assert len(set(stops[1024:])) > 1
@@ -128,7 +128,7 @@ def visible_at(x: Array, outputs: Ints, arm: int) -> Array:
 def test_drawn_answers_equal_those_of_the_exact_estimates(name: str, scales: bool) -> None:
     referees = [play_revealed(name, scales, seed) for seed in (3, 4)]
     assert sum(referee.drawn for referee in referees) > 8
-    assert sum(referee.moved for referee in referees) > 0
+    assert sum(referee.corrected for referee in referees) > 0
 
 
 def play_revealed(name: str, scales: bool, seed: int) -> Referee:
@@ -162,7 +162,7 @@ def play_revealed(name: str, scales: bool, seed: int) -> Referee:
     for t in range(n):
         stops.append(referee.play(t, chance=chance[t]))
         if scales and len(stops) >= 8 and len(stops) & (len(stops) - 1) == 0:
-            referee.again(*fitted(stops), 0)
+            referee.relearn(*fitted(stops), 0)
     assert policy.run(x, outputs).tolist() == stops
     assert referee.closest > TIE
     learned = np.sum([row.positives for row in archive.rows(policy)], axis=0)
@@ -221,7 +221,7 @@ def test_label_requests_and_gains_equal_those_of_the_referee(name: str, scales: 
         request = policy.observe(x[t], outputs[t, : stops[t] + 1].tolist(), rule_stop=rule_stop)
         assert (request is None) == (expected is None), t
         if scales and t + 1 >= 8 and t & (t + 1) == 0:
-            referee.again(*fitted(t + 1))
+            referee.relearn(*fitted(t + 1))
         if request is not None and expected is not None:
             assert request == pytest.approx(expected, rel=1e-12)
             asked += 1
@@ -230,7 +230,7 @@ def test_label_requests_and_gains_equal_those_of_the_referee(name: str, scales: 
             policy.learn_label(label_of(x[t], ran, answer, rule_stop=rule_stop, request=request))
             referee.label(t, stops[t], rule_stop, int(labels[t]), expected)
     assert referee.closest > TIE
-    assert (asked, policy.labels.asked, policy.labels.came) == (referee.asked,) * 3
+    assert (asked, policy.labels.asked, policy.labels.came) == (referee.requested,) * 3
     assert asked > 15
     assert fixed > 50 or "z" not in options
     assert len(set(stops)) > 1

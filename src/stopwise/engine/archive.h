@@ -55,8 +55,9 @@ public:
     void check(bool valid, const char* name) const {
         if (reading() && !valid) throw BadArchive(std::string("invalid ") + name);
     }
-    // The maximum number of further items of this size; limits allocations for an invalid count.
-    std::int64_t room(std::size_t bytes_each) const {
+    // The maximum number of items of this size in the unread bytes, so that an invalid count does
+    // not cause a large allocation.
+    std::int64_t max_items(std::size_t bytes_each) const {
         return static_cast<std::int64_t>(left_ / bytes_each);
     }
     void end() const {

@@ -47,8 +47,8 @@ inline double certificate(double decrement, double reach, double shift) {
     }
     // Far from the minimum, a bound on the distance to θ_g (docs/certificate-proof.md, step 4).
     if (!(bound * reach <= 0.7)) {
-        const double left = 1.0 - r * exp(shift);
-        if (left > 0.0) bound = std::min(bound, decrement - log(left) / reach);
+        const double remaining = 1.0 - r * exp(shift);
+        if (remaining > 0.0) bound = std::min(bound, decrement - log(remaining) / reach);
     }
     return bound;
 }

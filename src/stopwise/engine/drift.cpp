@@ -212,14 +212,14 @@ void Drift::fit(const Estimates& estimates) {
         if (theta.empty()) continue;  // no previous model
         const bool any = std::any_of(latest_.begin(), latest_.end(),
                                      [&](const Round& round) { return counts(round, pair); });
-        std::int64_t moved = 0, n = 0;
+        std::int64_t difference = 0, n = 0;
         for (const Round& round : latest_) {
             if (any && !counts(round, pair)) continue;
             const double* const phi = round.row.data() + pair.offset;
-            moved += predicted(phi, theta) - predicted(phi, pair.theta);
+            difference += predicted(phi, theta) - predicted(phi, pair.theta);
             ++n;
         }
-        pair.window.move(std::llrint(static_cast<double>(moved) / static_cast<double>(n)));
+        pair.window.move(std::llrint(static_cast<double>(difference) / static_cast<double>(n)));
     }
 }
 

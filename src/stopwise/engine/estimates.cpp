@@ -193,9 +193,9 @@ void Estimates::serialize_gram(std::size_t g, Archive& archive) {
         return;
     }
     const double n = history_.observations(scope.arm);
-    const double start = std::max(config_->rule->lam(), kGramFloor);
+    const double base = std::max(config_->rule->lam(), kGramFloor);
     archive.between(&gram.count, 1, n, n, "number of observations");
-    gram.factor.serialize(archive, start, start + kMaxSquareNorm * n);
+    gram.factor.serialize(archive, base, base + kMaxSquareNorm * n);
 }
 
 }  // namespace stopwise

@@ -111,10 +111,10 @@ void FirstRounds::serialize(Archive& archive, std::int64_t rounds) {
     std::size_t n = rounds_.size(), n_labels = labels_.size();
     archive.count(n, rounds, "number of first rounds");
     archive.check(static_cast<std::int64_t>(n) == rounds, "number of first rounds");
-    archive.count(n_labels, archive.reading() ? archive.room(min_bytes) : kMaxCount,
+    archive.count(n_labels, archive.reading() ? archive.max_items(min_bytes) : kMaxCount,
                   "number of labels");
     if (archive.reading()) {
-        archive.check(archive.room(min_bytes) >= rounds, "number of first rounds");
+        archive.check(archive.max_items(min_bytes) >= rounds, "number of first rounds");
         rounds_.resize(n);
         labels_.resize(n_labels);
     }

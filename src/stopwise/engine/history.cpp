@@ -197,7 +197,7 @@ void History::serialize(Archive& archive, std::int64_t rounds, double largest, b
         for (const bool counted : {true, false}) {
             Blocks& blocks = counted ? counted_[stop] : single_[stop];
             std::size_t n = blocks.size();
-            archive.count(n, archive.room(width_ * sizeof(double)), "number of blocks");
+            archive.count(n, archive.max_items(width_ * sizeof(double)), "number of blocks");
             for (std::size_t b = 0; b < n; ++b) {
                 if (archive.reading()) {
                     archive.check(block_with_space(blocks, counted).rows == 0,

@@ -174,10 +174,10 @@ double weigh(const double* count, std::size_t rows, double* z, double* positive)
         const Lanes logits = load(z + row), n = load(count + row);
         const Lanes e = exp_of_negative(broadcast(0.0) - lane_abs(logits));
         const Lanes inverse = one / (one + e);
-        const Lanes far = e * inverse;  // 1 − μ(z) for z ≥ 0, else μ(z): no cancellation
-        const Lanes slope = far * inverse;
+        const Lanes tail = e * inverse;  // 1 − μ(z) for z ≥ 0, else μ(z): no cancellation
+        const Lanes slope = tail * inverse;
         const Lanes yes = load(positive + row);
-        store(positive + row, select_negative(logits, n * far - yes, (n - yes) - n * far));
+        store(positive + row, select_negative(logits, n * tail - yes, (n - yes) - n * tail));
         store(z + row, n * slope);
         minimum = lane_min(minimum, slope);
     }

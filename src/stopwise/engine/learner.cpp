@@ -116,7 +116,7 @@ void State::serialize(Archive& archive) {
 Learner::Learner(Options options, FeatureMaps maps)
     : options_(std::move(options)), state_(options_, std::move(maps)) {
     if (this->maps().self_scaling()) {
-        first_.emplace(this->maps().context_dim(), options_.n_arms);
+        first_rounds_.emplace(this->maps().context_dim(), options_.n_arms);
     }
 }
 
@@ -171,9 +171,9 @@ Learned Learner::observe_decided(const PartialContext& partial, const Trace& tra
 Learned Learner::learn(const double* row, const PartialContext& partial, const Observation& round) {
     Learned learned;
     learned.request = state_.observe(row, round);
-    if (first_) {
-        first_->add(partial, maps().dim_after(round.stop + 1), round);
-        if (first_->due()) fit();
+    if (first_rounds_) {
+        first_rounds_->add(partial, maps().dim_after(round.stop + 1), round);
+        if (first_rounds_->due()) fit();
     } else if (drift_) {
         learned.changes = drift_->add(row, round, state_.estimates());
     }
@@ -185,16 +185,16 @@ bool Learner::label(const PartialContext& partial, const Label& label) {
     const PartialContext revealed{partial.context, label.n, partial.differ};
     if (maps().fill(revealed, row_.data())) return false;
     state_.label(row_.data(), label);
-    if (first_) first_->add(revealed, maps().dim_after(label.n), label);
+    if (first_rounds_) first_rounds_->add(revealed, maps().dim_after(label.n), label);
     return true;
 }
 
 void Learner::fit() {
-    State fitted(options_, first_->fitted(maps()));
-    first_->replay(fitted);
+    State fitted(options_, first_rounds_->fitted(maps()));
+    first_rounds_->replay(fitted);
     state_ = std::move(fitted);
     ++fits_;
-    if (first_->full()) first_.reset();
+    if (first_rounds_->full()) first_rounds_.reset();
     if (drift_) drift_.emplace(state_.config());  // it starts after the last fit
 }
 
@@ -216,7 +216,7 @@ Factor Learner::gram(std::size_t question) {
 }
 
 std::size_t Learner::nbytes() const {
-    return sizeof(Learner) + state_.nbytes() + (first_ ? first_->nbytes() : 0) +
+    return sizeof(Learner) + state_.nbytes() + (first_rounds_ ? first_rounds_->nbytes() : 0) +
            (drift_ ? drift_->nbytes() : 0);
 }
 
@@ -243,12 +243,12 @@ void Learner::serialize(Archive& archive) {
     if (archive.reading()) state_ = State(options_, std::move(fitted));
     state_.serialize(archive);
     if (maps().self_scaling()) {
-        bool first = first_.has_value();
-        archive.count(first, 1, "fitted features flag");
+        bool in_first_rounds = first_rounds_.has_value();
+        archive.count(in_first_rounds, 1, "fitted features flag");
         const auto last_fit = static_cast<std::int64_t>(FirstRounds::kLastFit);
-        archive.check(first == (rounds() < last_fit), "number of first rounds");
-        if (!first) first_.reset();
-        if (first_) first_->serialize(archive, rounds());
+        archive.check(in_first_rounds == (rounds() < last_fit), "number of first rounds");
+        if (!in_first_rounds) first_rounds_.reset();
+        if (first_rounds_) first_rounds_->serialize(archive, rounds());
     }
     bool watching = drift_.has_value();
     archive.count(watching, options_.rule->per_arm() ? 0 : 1, "drift flag");

@@ -134,7 +134,7 @@ private:
 
     Options options_;
     State state_;
-    std::optional<FirstRounds> first_;  // until the last fit of the maps
+    std::optional<FirstRounds> first_rounds_;  // until the last fit of the maps
     std::optional<Drift> drift_;        // after `watch`
     std::int64_t decisions_ = 0;        // with random draws
     std::int64_t fits_ = 0;             // of the maps

@@ -8,25 +8,38 @@ namespace stopwise {
 
 namespace {
 
-constexpr double kFullStep = 3.0;     // heuristic: largest change of a logit for a full step …
-constexpr double kCautiousStep = 0.5; // … and when cautious: a full step then provably decreases L
-constexpr double kShiftLimit = 0.15;  // heuristic, by benchmark: ρ that justifies a new Hessian
-constexpr double kShiftShare = 0.7;   // … relative to r, because ρ then dominates the certificate
-constexpr double kTypicalMove = 0.5;  // measured: typical largest change of a logit, relative to r
+// heuristic: largest change of a logit for a full step …
+constexpr double kFullStep = 3.0;
+// … and when cautious: a full step then provably decreases L
+constexpr double kCautiousStep = 0.5;
+// heuristic, by benchmark: ρ that justifies a new Hessian …
+constexpr double kShiftLimit = 0.15;
+// … relative to r, because ρ then dominates the certificate
+constexpr double kShiftShare = 0.7;
+// measured: typical largest change of a logit, relative to r
+constexpr double kTypicalMove = 0.5;
 // heuristic: log of the looseness at which the reach is remeasured
-constexpr double kReachAge = 0.25;
-// heuristic: features from which a gradient is tried before a Hessian
-constexpr std::size_t kWide = 24;
-constexpr double kWideShift = 1.5;    // heuristic, by benchmark: largest ρ accepted there …
-constexpr double kSureShift = 0.5;    // … and when cautious: full steps decrease L up to this ρ
-constexpr double kWideGain = 0.8;     // heuristic: decrease of r required of a gradient alone
-constexpr double kStalled = 1e-6;     // accuracy accepted if rounding prevents a better one
-constexpr int kSolveEvery = 64;       // rows after which v is recomputed
-constexpr double kRounding = 1e-15;   // error of adding a row to the factors, relative to the trace
-constexpr double kLightest = 1e-300;  // lower limit of a weight, which is inverted
+constexpr double kMaxReachAge = 0.25;
+// heuristic: number of features from which a gradient is tried before a Hessian
+constexpr std::size_t kManyFeatures = 24;
+// heuristic, by benchmark: largest ρ accepted after a gradient alone …
+constexpr double kMaxGradientShift = 1.5;
+// … and when cautious: full steps decrease L up to this ρ
+constexpr double kMaxCautiousShift = 0.5;
+// heuristic: largest new r accepted after a gradient alone, relative to the old r
+constexpr double kMaxGradientRatio = 0.8;
+// accuracy accepted if rounding prevents a better one
+constexpr double kStalledAccuracy = 1e-6;
+// number of rows after which v is recomputed
+constexpr int kSolveEvery = 64;
+// error of adding a row to the factors, relative to the trace
+constexpr double kRounding = 1e-15;
+// lower limit of a weight, which is inverted
+constexpr double kLightest = 1e-300;
 // heuristic: share of the ridge below which it is restored
 constexpr double kMinPriorShare = 0.995;
-constexpr int kRestored = 2;          // heuristic: coordinates restored per round
+// heuristic: number of coordinates restored per round
+constexpr int kRestored = 2;
 // share of the weights or the ridge below which the history is read
 constexpr double kMinShare = 0.5;
 
@@ -135,15 +148,15 @@ void Model::learn(const double* phi, bool answer, double now) {
     decay(now);
     count_ += 1.0;
     if (!anchored_) return;  // not used yet: the first refinement reads the history
-    const Kernels& use = kernels();
-    const double logit_g = use.dot(phi, theta_g_.data(), stride_);
+    const Kernels& kernel = kernels();
+    const double logit_g = kernel.dot(phi, theta_g_.data(), stride_);
     double e = exp(-std::fabs(logit_g));
     // |μ(z) − d| without cancellation
     const double distance = (answer == (logit_g >= 0.0) ? e : 1.0) / (1.0 + e);
     const double error = answer ? -distance : distance;
     double logit_h = logit_g;
     if (shift_ > 0.0 || rate_ > 0.0) {  // otherwise θ_h = θ_g
-        logit_h = use.dot(phi, theta_h_.data(), stride_);
+        logit_h = kernel.dot(phi, theta_h_.data(), stride_);
         e = exp(-std::fabs(logit_h));
     }
     const double weight = std::max(e, kLightest) / ((1.0 + e) * (1.0 + e));
@@ -153,7 +166,7 @@ void Model::learn(const double* phi, bool answer, double now) {
     double* const inverse_phi = work_.data();
     const double before = hessian_.add(phi, weight, inverse_phi);
     // By Sherman–Morrison, the new −H⁻¹g differs along H⁻¹φ only
-    const double coefficient = weight * use.dot(phi, step_.data(), stride_) + error;
+    const double coefficient = weight * kernel.dot(phi, step_.data(), stride_) + error;
     for (std::size_t c = 0; c < stride_; ++c) {
         gradient_[c] += error * phi[c];
         step_[c] -= coefficient * inverse_phi[c];
@@ -169,34 +182,35 @@ void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effo
     const bool was_anchored = anchored_;
     anchored_ = false;
     slack_ = kInfinity;
-    double expected = kInfinity;
+    double expected_shift = kInfinity;
     double r = 1.0;
     bool read_old = false;
     if (was_anchored) {
-        const double from = decrement();
-        r = from * reach_;
-        const double full = cautious ? kCautiousStep : kFullStep;
+        const double decrement_before = decrement();
+        r = decrement_before * reach_;
+        const double max_move = cautious ? kCautiousStep : kFullStep;
         double move = kTypicalMove * r, fraction = 1.0;
-        if (r > full) {  // measure how far the logits move
+        if (r > max_move) {  // measure how far the logits move
             move = largest_move(source);
-            if (move > full) fraction = log1p(move) / move;
+            if (move > max_move) fraction = log1p(move) / move;
         }
-        expected = shift_ + fraction * move;
+        expected_shift = shift_ + fraction * move;
         for (std::size_t c = 0; c < d_; ++c) theta_g_[c] += fraction * step_[c];
-        read_old = old_.review(theta_g_, source.now, from * std::min(r, 1.0), std::min(r, 1.0));
+        const double shift = std::min(r, 1.0);
+        read_old = old_.review(theta_g_, source.now, decrement_before * shift, shift);
     } else {
         old_.clear();
     }
     bool with_hessian =
-        fresh_hessian || read_old || expected > std::min(kShiftLimit, kShiftShare * r);
+        fresh_hessian || read_old || expected_shift > std::min(kShiftLimit, kShiftShare * r);
     // With many features, a gradient is cheap relative to a Hessian, so try it first.
     const bool try_gradient =
-        with_hessian && !fresh_hessian && !read_old && was_anchored && d_ >= kWide;
+        with_hessian && !fresh_hessian && !read_old && was_anchored && d_ >= kManyFeatures;
     double moved = visit(source, with_hessian && !try_gradient, effort);
     if (try_gradient) {
         find_step();
-        with_hessian = moved > (cautious ? kSureShift : kWideShift) ||
-                       decrement() * reach_ > kWideGain * r;
+        with_hessian = moved > (cautious ? kMaxCautiousShift : kMaxGradientShift) ||
+                       decrement() * reach_ > kMaxGradientRatio * r;
         if (with_hessian) moved = visit(source, true, effort);
     }
     if (with_hessian) {
@@ -206,7 +220,7 @@ void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effo
         // e^{moved/2}. This bound is used until it, or the growth of the history, becomes loose.
         reach_age_ += 0.5 * moved;
         const double growth = 0.5 * log(std::max(count_, 1.0) / std::max(measured_at_, 1.0));
-        if (!was_anchored || reach_age_ + growth > kReachAge) {
+        if (!was_anchored || reach_age_ + growth > kMaxReachAge) {
             reach_ = std::max(old_.reach(hessian_),
                               std::sqrt(source.largest_square_norm(hessian_, old_.until())));
             reach_age_ = 0.0;
@@ -301,7 +315,7 @@ bool Model::solve(const Source& source, bool fresh_hessian, Effort& effort) {
         const double error = std::max(reach_, 1.0) * slack_;
         if (hessian_accurate && error <= kExact) return true;
         if (attempt % 8 == 0) {  // the last pass recomputed the Hessian
-            if (hessian_accurate && error <= kStalled && error > 0.5 * best) return true;
+            if (hessian_accurate && error <= kStalledAccuracy && error > 0.5 * best) return true;
             best = error;
         }
         refine(source, fresh_hessian || attempt % 8 == 7, attempt >= kCautiousAfter, effort);

@@ -147,7 +147,7 @@ std::size_t OldRows::nbytes() const {
 
 void OldRows::serialize(Archive& archive, double min_eigenvalue, double max_eigenvalue) {
     std::size_t n = parts_.size();
-    archive.count(n, archive.reading() ? archive.room(sizeof(double)) : kMaxCount, "old rows");
+    archive.count(n, archive.reading() ? archive.max_items(sizeof(double)) : kMaxCount, "old rows");
     const auto rounds = static_cast<double>(kMaxCount);
     double until = 0.0;
     for (std::size_t k = 0; k < n; ++k) {

@@ -17,7 +17,7 @@ std::int64_t PendingLabels::missing() const {
                                     [](const PendingLabel& label) { return label.missing; });
 }
 
-void PendingLabels::add(PendingLabel label, const Count& count) {
+void PendingLabels::add(PendingLabel label, const OnMissing& on_missing) {
     pending_.push_back(std::move(label));
     const auto answered = std::min(static_cast<std::size_t>(answered_), kMaxPending);
     const std::size_t max_uncounted = std::min(answered * answered, kMaxPending);
@@ -29,15 +29,15 @@ void PendingLabels::add(PendingLabel label, const Count& count) {
         if (pending.missing) continue;
         pending.missing = true;
         --uncounted;
-        count(pending);
+        on_missing(pending);
     }
     if (pending_.size() <= kMaxPending) return;
-    if (!pending_.front().missing) count(pending_.front());
+    if (!pending_.front().missing) on_missing(pending_.front());
     pending_.pop_front();
     ++dropped_;
 }
 
-std::optional<PendingLabel> PendingLabels::take(std::int64_t round, const Count& count) {
+std::optional<PendingLabel> PendingLabels::take(std::int64_t round, const OnMissing& on_missing) {
     const auto match =
         std::find_if(pending_.begin(), pending_.end(),
                      [&](const PendingLabel& label) { return label.request.round == round; });
@@ -45,7 +45,7 @@ std::optional<PendingLabel> PendingLabels::take(std::int64_t round, const Count&
     for (auto before = pending_.begin(); before != match; ++before) {
         if (before->missing) continue;
         before->missing = true;
-        count(*before);
+        on_missing(*before);
     }
     PendingLabel answered = std::move(*match);
     pending_.erase(match);
@@ -67,8 +67,10 @@ void PendingLabels::serialize(Archive& archive, std::size_t n_arms, std::size_t 
     archive.count(dropped_, kMaxCount, "number of labels");
     std::size_t n = pending_.size();
     const std::size_t pairs = n_arms * (n_arms - 1) / 2;
-    const std::int64_t room = archive.reading() ? archive.room(width * sizeof(double)) : kMaxCount;
-    archive.count(n, std::min(static_cast<std::int64_t>(kMaxPending), room), "number of labels");
+    const std::int64_t max_items =
+        archive.reading() ? archive.max_items(width * sizeof(double)) : kMaxCount;
+    archive.count(n, std::min(static_cast<std::int64_t>(kMaxPending), max_items),
+                  "number of labels");
     if (archive.reading()) pending_.assign(n, PendingLabel{});
     std::int64_t before = -1;
     for (PendingLabel& label : pending_) {

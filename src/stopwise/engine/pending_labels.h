@@ -37,18 +37,18 @@ struct PendingLabel {
 // counts as missing until its label arrives (docs/labels-method.md).
 class PendingLabels {
 public:
-    using Count = std::function<void(const PendingLabel&)>;
+    using OnMissing = std::function<void(const PendingLabel&)>;
 
     const std::deque<PendingLabel>& pending() const { return pending_; }
     // The number of missing labels, including those dropped from the list.
     std::int64_t missing() const;
 
-    // Add a request; calls ``count`` for each request that newly counts as missing.
-    void add(PendingLabel label, const Count& count);
+    // Add a request; calls ``on_missing`` for each request that newly counts as missing.
+    void add(PendingLabel label, const OnMissing& on_missing);
 
     // Remove and return the request of a round whose label arrived; {} if it is not pending. Calls
-    // ``count`` for each request that newly counts as missing.
-    std::optional<PendingLabel> take(std::int64_t round, const Count& count);
+    // ``on_missing`` for each request that newly counts as missing.
+    std::optional<PendingLabel> take(std::int64_t round, const OnMissing& on_missing);
 
     std::size_t nbytes() const;
     void serialize(Archive& archive, std::size_t n_arms, std::size_t width, std::int64_t rounds,

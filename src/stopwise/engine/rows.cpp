@@ -17,14 +17,14 @@ double Source::largest_square_norm(const Factor& a, double since, double until) 
 }
 
 void Sums::operator()(const History::Block& block, const double* x, std::size_t n) {
-    const Kernels& use = kernels();
+    const Kernels& kernel = kernels();
     const std::size_t d = source.scope.dim;
     alignas(64) double count[kBlock], error[kBlock], weight[kBlock];
     source.history.tally(block, source.question, source.now, count, error);
-    moved = std::max(moved, use.project(x, n, d, theta.data(), away.data(), weight));
-    lightest = std::min(lightest, use.weigh(count, n, weight, error));
-    use.add_gradient(x, n, d, error, gradient.data());
-    if (hessian != nullptr) use.add_hessian(x, n, d, weight, hessian->data());
+    moved = std::max(moved, kernel.project(x, n, d, theta.data(), away.data(), weight));
+    lightest = std::min(lightest, kernel.weigh(count, n, weight, error));
+    kernel.add_gradient(x, n, d, error, gradient.data());
+    if (hessian != nullptr) kernel.add_hessian(x, n, d, weight, hessian->data());
     rows += block.rows;
 }
 

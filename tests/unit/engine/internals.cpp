@@ -1,5 +1,5 @@
-// Internals of the engine for unit tests: the module `stopwise.engine.internals`, which is only built
-// in editable installs (CMakeLists.txt).
+// Internals of the engine for unit tests: the module `stopwise.engine.internals`, which only editable
+// installs build (CMakeLists.txt).
 #include <nanobind/stl/pair.h>
 
 #include <cmath>
@@ -26,8 +26,8 @@ struct Regression {
         return row.data();
     }
     void learn(const Numbers1& phi, bool answer) {
-        const unsigned char yes = answer;
-        history.append(load(phi), 1, &yes, rounds++);
+        const unsigned char positive = answer;
+        history.append(load(phi), 1, &positive, rounds++);
         model.learn(row.data(), answer, static_cast<double>(rounds));
     }
     // φᵀθ̃ and the proved bound on its error.

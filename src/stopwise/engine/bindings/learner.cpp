@@ -18,7 +18,7 @@
 
 namespace stopwise {
 
-void SharedLearner::note_size() {
+void SharedLearner::update_slow() {
     constexpr double kSlowRound = 6e6;  // multiplications
     const Config& config = value.state().config();
     const auto rows = static_cast<double>(value.state().estimates().history().rows() + 1);
@@ -43,17 +43,17 @@ using EvidenceTuple =
 
 // A contiguous buffer of doubles of a Python object. Faster than an ndarray, for calls made in
 // every round.
-class Doubles {
+class DoubleBuffer {
 public:
-    explicit Doubles(nb::handle object)
+    explicit DoubleBuffer(nb::handle object)
         : acquired_(PyObject_GetBuffer(object.ptr(), &view_, PyBUF_ND | PyBUF_FORMAT) == 0) {
         if (!acquired_) PyErr_Clear();
     }
-    ~Doubles() {
+    ~DoubleBuffer() {
         if (acquired_) PyBuffer_Release(&view_);
     }
-    Doubles(const Doubles&) = delete;
-    Doubles& operator=(const Doubles&) = delete;
+    DoubleBuffer(const DoubleBuffer&) = delete;
+    DoubleBuffer& operator=(const DoubleBuffer&) = delete;
 
     // The numbers; null unless the buffer has ``least`` to ``most`` doubles.
     const double* data(std::size_t least, std::size_t most) const {
@@ -77,7 +77,7 @@ private:
 
 // None if the context is invalid or not an array of doubles of the right length.
 std::optional<Trace> decide(SharedLearner& shared, nb::handle context) {
-    const Doubles buffer(context);
+    const DoubleBuffer buffer(context);
     const double* const numbers = buffer.context(*shared.maps, 0);
     if (numbers == nullptr || shared.maps->revealed()) return std::nullopt;
     Trace trace;
@@ -110,8 +110,8 @@ void decide_many(SharedLearner& shared, const Contexts& contexts, const Stops& s
 }
 
 // Recorded rounds: contexts, an answer for each question, and the number of arms that answered.
-struct Record {
-    Record(const SharedLearner& shared, const Contexts& contexts, const Answers& answers,
+struct RecordedRounds {
+    RecordedRounds(const SharedLearner& shared, const Contexts& contexts, const Answers& answers,
            const Counts& answered)
         : contexts_(contexts), answers_(answers), answered_(answered),
           n_arms_(shared.maps->n_arms()) {
@@ -143,7 +143,7 @@ private:
 // Write the stop of the rule for each round, without learning or exploration.
 void rule_stops(SharedLearner& shared, const Contexts& contexts, const Answers& answers,
                 const Counts& answered, const Stops& stops) {
-    const Record record(shared, contexts, answers, answered);
+    const RecordedRounds record(shared, contexts, answers, answered);
     require(has_shape(stops, record.n()), "arrays must have one row per round");
     shared.long_call([&] {
         for (std::size_t t = 0; t < record.n(); ++t) {
@@ -165,7 +165,7 @@ void explore_many(SharedLearner& shared, const Vector<unsigned char>& explored) 
 std::optional<InvalidCoordinateTuple> find_invalid(SharedLearner& shared, const Contexts& contexts,
                                                    const Answers& answers,
                                                    const Counts& answered) {
-    const Record record(shared, contexts, answers, answered);
+    const RecordedRounds record(shared, contexts, answers, answered);
     return shared.long_call([&]() -> std::optional<InvalidCoordinateTuple> {
         for (std::size_t t = 0; t < record.n(); ++t) {
             const auto invalid = shared.value.find_invalid(record.context(t));
@@ -184,7 +184,7 @@ std::optional<Learned> observe(SharedLearner& shared, nb::handle context, std::s
     const Options& options = shared.options;
     require(n >= 1 && n <= options.n_arms, "invalid number of arms");
     require(!options.rule->per_arm(), "the learner has no pairs");
-    const Doubles buffer(context);
+    const DoubleBuffer buffer(context);
     const double* const numbers = buffer.context(*shared.maps, n);
     if (numbers == nullptr) return std::nullopt;
     unsigned char differ[kMaxArms * (kMaxArms - 1) / 2] = {};
@@ -197,7 +197,7 @@ std::optional<Learned> observe(SharedLearner& shared, nb::handle context, std::s
     return shared.call([&] {
         std::optional<Learned> learned =
             shared.value.observe(partial, {n - 1, std::min(rule_stop, n - 1), differ, true});
-        shared.note_size();
+        shared.update_slow();
         return learned;
     });
 }
@@ -214,7 +214,7 @@ std::optional<Learned> observe_answers(SharedLearner& shared, const Numbers1& co
     return shared.long_call([&] {
         std::optional<Learned> learned =
             shared.value.observe(partial, {stop, std::min(rule_stop, stop), answers.data(), true});
-        shared.note_size();
+        shared.update_slow();
         return learned;
     });
 }
@@ -246,7 +246,7 @@ std::vector<Change> run(SharedLearner& shared, const Contexts& contexts, const A
                         const Stops& stops) {
     Learner& learner = shared.value;
     const Options& options = shared.options;
-    const Record record(shared, contexts, answers, answered);
+    const RecordedRounds record(shared, contexts, answers, answered);
     require(has_shape(failed, record.n()) && has_shape(stops, record.n()),
             "arrays must have one row per round");
     require(right.has_value() == labelled.has_value(), "invalid shape of right or labelled");
@@ -274,7 +274,7 @@ std::vector<Change> run(SharedLearner& shared, const Contexts& contexts, const A
     };
     shared.long_call([&] {
         for (std::size_t t = 0; t < record.n(); ++t) run_round(t);
-        shared.note_size();
+        shared.update_slow();
     });
     return changes;
 }
@@ -282,7 +282,7 @@ std::vector<Change> run(SharedLearner& shared, const Contexts& contexts, const A
 // Learn from all answers of recorded rounds, without decisions or label requests.
 std::vector<Change> learn(SharedLearner& shared, const Contexts& contexts, const Answers& answers,
                           const Counts& answered, const Counts& rule_stops) {
-    const Record record(shared, contexts, answers, answered);
+    const RecordedRounds record(shared, contexts, answers, answered);
     require(has_shape(rule_stops, record.n()), "arrays must have one row per round");
     std::vector<Change> changes;
     shared.long_call([&] {
@@ -297,7 +297,7 @@ std::vector<Change> learn(SharedLearner& shared, const Contexts& contexts, const
             require(learned.has_value(), "invalid context");
             changes.insert(changes.end(), learned->changes.begin(), learned->changes.end());
         }
-        shared.note_size();
+        shared.update_slow();
     });
     return changes;
 }
@@ -344,7 +344,7 @@ void restore(SharedLearner& shared, nb::bytes bytes) {
     const std::size_t size = bytes.size();
     shared.long_call([&] {
         shared.value.restore(data, size);
-        shared.note_size();
+        shared.update_slow();
     });
 }
 

@@ -17,7 +17,7 @@ struct SharedLearner : Locked<Learner> {
           maps(std::move(initial_maps)) {}
 
     // Update `slow`: whether a single round takes so long that calls should release the GIL.
-    void note_size();
+    void update_slow();
 
     // Initial values, which calls read without the lock: the format of a context does not change
     // when maps are fitted.

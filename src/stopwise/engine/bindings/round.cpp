@@ -50,7 +50,7 @@ Learned learn(SharedRound& shared) {
     return shared.learner->call([&] {
         require(!shared.round.state().codes.empty(), "no arm has answered");
         Learned learned = shared.round.learn(shared.learner->value);
-        shared.learner->note_size();
+        shared.learner->update_slow();
         return learned;
     });
 }

@@ -12,7 +12,8 @@ Shape: TypeAlias = Literal["logarithmic", "linear", "undecided"]
 # Share of rounds before the fit: mostly exploration, which neither term describes (heuristic).
 BURN_IN = 0.2
 RESAMPLES, SEED = 2000, 0
-# With fewer runs the intervals are too short, as measured on known curves (docs/reproduction.md).
+# With fewer runs the intervals are too short, as measured on known curves
+# (docs/reproduction-method.md).
 MIN_RUNS = 50
 # Bounds on the linear share of a logarithmic and of a linear curve (heuristic).
 SMALL, LARGE = 0.25, 0.75
