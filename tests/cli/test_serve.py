@@ -174,7 +174,7 @@ def test_a_used_port_is_reported(stopwise: Run) -> None:
 def test_a_log_in_use_is_reported(stopwise: Run, tmp_path: Path) -> None:
     with served(tmp_path):
         result = stopwise("serve", "--port", "0", "--store", "log.db")
-    check_one_line(result, 1, "another process serves")
+    check_one_line(result, 1, "another process is already serving")
 
 
 def test_a_file_that_is_not_a_store_is_reported_and_unchanged(

@@ -116,7 +116,7 @@ def test_export_suggests_a_diagnosis_only_with_enough_rounds(
     ("options", "message"),
     [
         ((), "--out"),
-        (("--out", "b.csv"), "the log has several cascades; add --cascade"),
+        (("--out", "b.csv"), "the log has several cascades; choose one with --cascade"),
         (("--out", "b.csv", "--cascade", "tirage"), "did you mean 'triage'?"),
         (("--out", "t.xlsx", "--cascade", "triage"), "t.xlsx"),
         (("--out", "none/t.csv", "--cascade", "triage"), "none"),

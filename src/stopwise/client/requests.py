@@ -231,8 +231,8 @@ class Requests:
     ) -> Exchange[m.LabelAnswer]:
         """Report the label of a round, as either ``label`` or ``right``.
 
-        Label the rounds that the policy requests (``wants_label``); label other rounds only if you
-        choose them at random.
+        Label the rounds for which the policy requests it (``wants_label``); label other rounds only
+        if you choose them at random.
 
         Parameters
         ----------

@@ -103,7 +103,10 @@ def _right_in_order(right: dict[str, bool], arms: Sequence[str], answered: int) 
         raise InvalidRequest(unknown_arm(min(unknown), arms), field="right")
     expected = list(arms[:answered])
     if right.keys() != set(expected):
-        message = f"right must have exactly the arms that answered: {', '.join(expected)}"
+        message = (
+            f"right must have a value for each arm that answered ({', '.join(expected)}) and no "
+            f"others, got {', '.join(sorted(right)) or 'none'}"
+        )
         raise Conflict(message, field="right")
     return [right[arm] for arm in expected]
 
@@ -115,18 +118,18 @@ def _canonical_label(service: Service, name: str, label: object, reported: Repor
         return reader(label, reported)
     if reported.answers:
         raise Conflict(
-            "the proxy compares the answers of this cascade with a function; report labels to the "
-            "proxy"
+            "the proxy uses a function to compare the answers of this cascade; report its labels "
+            "to the proxy"
         )
     return canonical(label, "label")
 
 
 def unmatched_warning(count: int, label: object, answers: Mapping[str, object]) -> str:
-    """Return the warning that recent labels equal no output, with the latest label."""
+    """Return a warning that the latest labels match no output; it quotes the last of them."""
     answered = ", ".join(f"{arm} answered {_quote(answer)}" for arm, answer in answers.items())
     return (
-        f"the last {count} labels match no arm of their rounds. The latest label is "
-        f"{_quote(label)}, but {answered}. Labels must be written in the same form as the answers"
+        f"the last {count} labels match no arm's answer. The latest label is {_quote(label)}, but "
+        f"{answered}. Labels must be written in the same form as the answers"
     )
 
 

@@ -50,7 +50,7 @@ _Value: TypeAlias = Callable[[ServedCascade], float]
 def _family(
     kind: Any, name: str, description: str, labels: str, rows: Iterable[tuple[Any, ...]]
 ) -> Metric:
-    """Return a metric family; a row has the values of the labels, then of the metric."""
+    """Return a metric family; each row has a list of label values, then the metric's value."""
     family = kind(f"stopwise_{name}", description, labels=labels.split())
     for row in rows:
         family.add_metric(*row)
@@ -61,8 +61,13 @@ def _process_metrics(service: Service) -> Iterable[Metric]:
     state, counters = service.state, service.counters
     single: list[tuple[Any, str, str, float]] = [
         (_GAUGE, "ready", "1 if /readyz responds with 200, else 0.", service.ready),
-        (_GAUGE, "waiting", "Requests waiting to be written.", service.writer.waiting),
-        (_GAUGE, "lag_seconds", "Seconds since this process last had the entire log.", service.lag),
+        (_GAUGE, "waiting", "Requests waiting for the writer.", service.writer.waiting),
+        (
+            _GAUGE,
+            "lag_seconds",
+            "Seconds since the state was last up to date; 0 if only this process writes the log.",
+            service.lag,
+        ),
         (
             _GAUGE,
             "writes_failing",
@@ -70,8 +75,13 @@ def _process_metrics(service: Service) -> Iterable[Metric]:
             bool(service.writer.write_error),
         ),
         (_GAUGE, "cascades", "Cascades, including retired ones.", len(state.cascades)),
-        (_COUNTER, "events", "Events of the log that this process has read.", state.position),
-        (_COUNTER, "failed_writes", "Times that writes began to fail.", counters.failed_writes),
+        (_COUNTER, "events", "Events that this process has read from the log.", state.position),
+        (
+            _COUNTER,
+            "failed_writes",
+            "Number of times that writes to the store began to fail.",
+            counters.failed_writes,
+        ),
         (_COUNTER, "snapshots", "Snapshots written by this process.", counters.snapshots),
     ]
     for kind, name, description, value in single:
@@ -81,14 +91,14 @@ def _process_metrics(service: Service) -> Iterable[Metric]:
     yield _family(
         _COUNTER,
         "proxy",
-        "Events of a proxy, such as rounds in shadow mode and failed stages.",
+        "Events of the proxy, such as rounds in shadow mode and failed stages.",
         "cascade event",
         ((list(labels), n) for labels, n in counters.proxy.items()),
     )
     yield _family(
         _HISTOGRAM,
         "commit_seconds",
-        "Duration of commits to the store, each of many events.",
+        "Duration of commits to the store; one commit writes many events.",
         "",
         [([], *_histogram_values(counters.commits))],
     )
@@ -139,14 +149,24 @@ def _cost(cascade: ServedCascade) -> float:
 
 # Kind, name, description, and value for a cascade.
 _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
-    (_COUNTER, "outputs", "Learned rounds.", lambda cascade: cascade.counts.outputs_total),
-    (_COUNTER, "labels", "Labelled rounds.", lambda cascade: cascade.counts.labels_total),
-    (_COUNTER, "labels_asked", "Labels requested so far.", _labels("asked")),
-    (_COUNTER, "changes", "Changes of disagreement.", lambda cascade: cascade.counts.changes_total),
-    (_COUNTER, "cost", "Cost of all rounds, in the unit of the cascade.", _cost),
-    (_COUNTER, "refits", "Passes over the history for exact decisions.", _effort("passes")),
-    (_COUNTER, "hessians", "Hessians computed in these passes.", _effort("hessians")),
-    (_COUNTER, "rows_visited", "Rows visited by these passes.", _effort("rows_visited")),
+    (
+        _COUNTER,
+        "outputs",
+        "Rounds that the policy has learned from.",
+        lambda cascade: cascade.counts.outputs_total,
+    ),
+    (_COUNTER, "labels", "Rounds with a label.", lambda cascade: cascade.counts.labels_total),
+    (_COUNTER, "labels_asked", "Labels that the policy has requested.", _labels("asked")),
+    (
+        _COUNTER,
+        "changes",
+        "Detected changes in the disagreement of two arms.",
+        lambda cascade: cascade.counts.changes_total,
+    ),
+    (_COUNTER, "cost", "Total cost of all rounds, in the unit of the costs of the arms.", _cost),
+    (_COUNTER, "refits", "Passes over the history to keep decisions exact.", _effort("passes")),
+    (_COUNTER, "hessians", "Hessians computed in passes over the history.", _effort("hessians")),
+    (_COUNTER, "rows_visited", "Rows read in passes over the history.", _effort("rows_visited")),
     (_COUNTER, "settled", "Decisions without a certificate.", _effort("settled")),
     (
         _GAUGE,
@@ -157,21 +177,25 @@ _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
     (
         _GAUGE,
         "labels_wanted",
-        "Label requests waiting for an answer.",
+        "Requested labels that have not arrived yet.",
         lambda cascade: len(cascade.ledger.answerable_labels()),
     ),
     (_GAUGE, "labels_missing", "Requested labels that count as missing.", _labels("missing")),
-    (_GAUGE, "rows_stored", "Distinct rows of history in memory.", _effort("rows_stored")),
-    (_GAUGE, "policy_bytes", "Memory of the policy.", _bytes),
+    (_GAUGE, "rows_stored", "Distinct rows of the history in memory.", _effort("rows_stored")),
+    (_GAUGE, "policy_bytes", "Memory of the policy in bytes.", _bytes),
 )
 
 
 def _values(cascade: ServedCascade) -> list[float] | None:
-    """Return the values of `_PER_CASCADE`; None after an error, so that others are reported."""
+    """Return the values of `_PER_CASCADE`; None after an error, which must not affect others."""
     try:
         return [value(cascade) for _, _, _, value in _PER_CASCADE]
     except Exception as error:
-        LOG.error("a cascade has no metrics", extra={"cascade": cascade.spec.name}, exc_info=error)
+        LOG.error(
+            "cannot compute the metrics of a cascade",
+            extra={"cascade": cascade.spec.name},
+            exc_info=error,
+        )
         return None
 
 
@@ -199,7 +223,7 @@ def _cascade_metrics(service: Service) -> Iterable[Metric]:
     yield _family(
         _COUNTER,
         "cascade_failures",
-        "Failures of a cascade in this process.",
+        "Times that the cascade failed in this process.",
         "cascade",
         (([name], failures[name]) for name in failed),
     )

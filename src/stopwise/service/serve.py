@@ -38,7 +38,9 @@ def serve(
     report: Callable[[str], object],
     app: "Callable[[Service, Settings], App] | None" = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; report the URL. ``app`` makes an `App` with more routes.
+    """Serve until SIGTERM or SIGINT; pass the URL to ``report``.
+
+    ``app`` creates the application; by default, it is the API with the dashboard.
 
     Raises `InvalidParameterError` if other machines can connect and there are no keys, `StoreError`
     or `CorruptLogError` if the log cannot be used, and `OSError` if the port is taken.
@@ -150,9 +152,9 @@ async def run_service(
 ) -> None:
     """Serve until ``stop_requested`` is set or a fatal error occurs.
 
-    After the request to stop, `/readyz` fails at once and other requests are served for ``drain``
-    seconds more, or until the second request to stop. Then the listener closes, requests in
-    flight finish, and a snapshot is written.
+    After the first stop signal, `/readyz` fails at once, and other requests are served for another
+    ``drain`` seconds or until the second signal. Then the listener closes, requests in flight
+    finish, and a snapshot is written.
     """
     app = app or app_with_dashboard(service, service.settings)
     try:
@@ -257,4 +259,4 @@ async def _accepting(address: tuple[str, int], serving: "asyncio.Task[Any]") -> 
             writer.close()
             return
         await asyncio.sleep(0.01)
-    await serving  # raises the error that kept it from starting
+    await serving  # raises the error that prevented the start

@@ -16,7 +16,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "message", 
 
 
 def start_server_log(level: str, stream: TextIO | None = None) -> None:
-    """Log to stderr from a level on; libraries log only their warnings and errors."""
+    """Log to stderr at ``level`` and above; libraries log only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(_JsonFormatter())
     for logger in (LOG, *map(logging.getLogger, ("_granian", "granian.access", "opentelemetry"))):

@@ -46,8 +46,8 @@ from stopwise.service.settings import Settings
 from stopwise.service.writer import RETRY_AFTER, EarlyCheck, Writer, unavailable
 
 T = TypeVar("T")
-# Takes a label and the event that ended its round; returns the output equal to the label, or an
-# output equal to none.
+# Takes a label and the event that ended its round; returns the output that matches the label, or a
+# value that differs from every output.
 LabelReader: TypeAlias = Callable[[object, Reported], bytes]
 BEYOND_END = 1 << 60  # a position after any event
 # A snapshot is due when the log has grown by 1/4, so that their total cost is linear in the log.
@@ -63,7 +63,7 @@ class Service:
     def __init__(self, store: EventStore, settings: Settings) -> None:
         self.settings = settings
         self.counters = Counters()
-        # By cascade: reads labels if outputs are not simply compared by equality.
+        # By cascade, where labels cannot be compared with the outputs themselves.
         self.label_readers: dict[str, LabelReader] = {}
         self.recovering = "the service has not started"  # the progress of recovery; "" once done
         self.draining = False  # before stopping: requests are served, but `ready` is False
@@ -84,7 +84,7 @@ class Service:
     # -- start and stop -----------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the store and start to read the log in the background, until `ready`."""
+        """Open the store and start to read the log in the background, which makes it `ready`."""
         await self._store.open()
         if not self._store.shared:
             await self._store.begin(BEYOND_END)  # fails if another process serves this file
@@ -114,7 +114,7 @@ class Service:
         self._last_snapshot = max(await self._store.snapshots(), default=0)
         if not self.state.position:  # the first recovery
             gc.collect()
-            gc.freeze()  # existing objects live until the end, so the collector can skip them
+            gc.freeze()  # these objects live as long as the process: the collector can skip them
         self.recovering = ""
         LOG.info("ready", extra={"events": state.position})
         return state
@@ -216,7 +216,7 @@ class Service:
     def check_recovered(self) -> None:
         """Raise `Unavailable` while the log is being read."""
         if self.recovering:
-            message = f"the service is not ready: {self.not_ready}. Try again later"
+            message = f"the service is not ready ({self.not_ready}); try again later"
             raise Unavailable(message, retry_after=RETRY_AFTER)
 
     # -- cascades -----------------------------------------------------------------------------
@@ -293,7 +293,7 @@ class Service:
         contexts: Contexts = [request.context] if single else request.contexts
         if len(contexts) > self.settings.max_batch:
             message = (
-                f"a batch may have at most {self.settings.max_batch:,} contexts (max_batch), "
+                f"a batch may contain at most {self.settings.max_batch:,} contexts (max_batch), "
                 f"got {len(contexts):,}"
             )
             raise RequestTooLarge(message, field="contexts")
@@ -325,7 +325,7 @@ class Service:
         early: EarlyCheck | None = None,
         answers: Sequence[StoredAnswer] = (),
     ) -> m.RoundAnswer:
-        """Add outputs of a round; ``answers`` are the answers behind them, if labels need them."""
+        """Add outputs of a round; `ServedCascade.report` describes ``answers``."""
 
         def report(state: State, time: float) -> CommandResult:
             return commands.report_outputs(state, time, name, id_, request, answers)
@@ -475,7 +475,7 @@ class Service:
                     block = await self._reader.block_of(position)
                     events.append(block and decode_events(block.payload)[position - block.base])
         except StopwiseError as error:
-            message = f"this round cannot be read now ({error}). Try again"
+            message = f"cannot read this round ({error}); try again"
             raise Unavailable(message, retry_after=RETRY_AFTER) from error
         return cast(tuple[Opened | None, Reported | None], tuple(events))
 

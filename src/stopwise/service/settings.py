@@ -1,6 +1,6 @@
 """Settings of the service, from a TOML file, the environment and command-line options.
 
-The setting ``port`` is ``STOPWISE_PORT`` in the environment and ``--port`` on the command line.
+For example, ``port`` is ``STOPWISE_PORT`` in the environment and ``--port`` on the command line.
 """
 
 import tomllib
@@ -26,7 +26,7 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=3600)]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a service runs; `_HELP` explains each field."""
+    """The settings of a service; `_HELP` explains each of them."""
 
     store: Text = "stopwise.db"
     host: Text = "127.0.0.1"
@@ -80,7 +80,7 @@ _HELP = {
     "tables of each pair of arms grows with the square of its number of features.",
     "max_waiting": "Maximum requests waiting to be written; beyond it, the error is "
     "`too_many_requests`.",
-    "snapshot_every": "Minimum events between snapshots, or 25 % of the log if that is more.",
+    "snapshot_every": "Minimum events between snapshots, or 25 % of the log if that is larger.",
     "follow_every": "Seconds between checks for events from other replicas.",
     "drain": "Seconds for which the service still serves requests after SIGTERM while `/readyz` "
     "fails, so that load balancers stop sending.",

@@ -1,7 +1,7 @@
 """The writer: applies requests in groups, commits their events, then answers.
 
-All requests that wait when a commit ends form the next group and share a commit. Slow requests form
-separate groups, which are applied in a thread; `idle` is set when no such thread is running.
+All requests waiting when a commit ends form the next group and share a commit. Slow requests form
+separate groups, which are applied in a thread; `idle` is set while no such thread is running.
 
 A request that raises an exception other than a `RequestError` may leave its cascade, and no other,
 partly changed. That cascade is marked as failed: its later requests are rejected until it has been
@@ -29,7 +29,7 @@ from stopwise.service.settings import Settings
 T = TypeVar("T")
 MAX_GROUP_SECONDS = 0.02  # maximum time to apply a group before it is committed
 LOADED_GROUP = 8  # a group larger than this means that the service is under load
-GATHER_SECONDS = 0.001  # under load, wait this long for a group as large: it halves the commits
+GATHER_SECONDS = 0.001  # under load, the wait for an equally large group; halves the commits
 RETRY_SECONDS = 0.25  # between attempts to write
 RETRY_AFTER = 2  # seconds after which a client may try again
 EARLY_COMMIT_SECONDS = 0.1  # maximum delay of the commit after an early answer
@@ -102,7 +102,7 @@ class Writer:
         return not self._outdated and self.stored == self.state.position
 
     def unstored(self) -> list[Event] | None:
-        """Return the applied events that may not be in the log; None if they are unknown now."""
+        """Return the applied events that may not be in the log; None if they are uncertain."""
         events = [codec.decode_event(encoded) for encoded in self._early]
         if self._held is not None:
             events += codec.decode_events(self._held.payload)
@@ -129,8 +129,8 @@ class Writer:
         raises an unexpected exception, the entire log is read again.
 
         If ``early`` accepts the answer, the future has it as soon as the command is applied. This
-        is for intermediate steps of a round: its last step waits for the log, and with it all
-        steps before, which share the commit.
+        is for intermediate steps of a round: the answer to its last step waits for the commit,
+        which includes all earlier steps.
         """
         self._check_writable()
         if self.waiting >= self._max_waiting:
@@ -332,8 +332,8 @@ class Writer:
             except Exception as error:
                 if request.cascade is None:
                     raise
-                # A creation changes the state in its last step, so a cascade that does not exist
-                # has left the state unchanged.
+                # Creating a cascade changes the state only in its last step: if the cascade does
+                # not exist, the state is unchanged.
                 self.state.fail(request.cascade, error)
                 encoded, answer, early = None, error, False
             if encoded is not None:
@@ -447,9 +447,9 @@ class Writer:
 
 
 def unavailable(reason: str) -> Unavailable:
-    """Return the error for requests while the log cannot be written."""
-    advice = "Try again; with the same Idempotency-Key, the request counts once"
-    message = f"the log cannot be written now ({reason}). {advice}"
+    """Return the error for a request that could not be stored, or may not have been."""
+    advice = "with the same Idempotency-Key, the request is executed only once"
+    message = f"the log is unavailable ({reason}). Try again; {advice}"
     return Unavailable(message, retry_after=RETRY_AFTER)
 
 

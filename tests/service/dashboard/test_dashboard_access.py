@@ -68,7 +68,7 @@ def test_the_overview_shows_100_cascades_and_counts_all(open_service: Served) ->
     page = open_service.get("/").text
     assert len(set(re.findall(r'href="/cascades/([a-z0-9]+)"', page))) == 100
     assert '<p class="large">102</p>' in page
-    assert "2 more cascades not shown. Each has its page" in page
+    assert "2 more cascades not shown. Each has a page" in page
     assert open_service.get("/cascades/c100").status_code == 200
 
 

@@ -91,9 +91,9 @@ def test_a_cascade_page_shows_the_counts_of_the_policy() -> None:
     cascade = cascade_of()
     facts = {name: value for name, value, _ in views.facts(cascade)}
     assert facts["Learned"] == "200 rounds"
-    assert facts["Least observed pair"] == "history → insulin"
+    assert facts["Least-observed pair"] == "history → insulin"
     assert facts["Divergence"] == "0 rounds"
-    assert "Least observed pair" not in {
+    assert "Least-observed pair" not in {
         n for n, *_ in views.facts(cascade_of(spec(policy={"kind": "uss-ts"})))
     }
 

@@ -1,4 +1,4 @@
-"""SVG charts and times as text.
+"""SVG charts, and times formatted as text.
 
 Positions are percentages, so that scaling does not distort text.
 """
@@ -119,11 +119,11 @@ def cost_chart(periods: Sequence[Period], cumulative: Sequence[float], *, saved:
 
 
 def _change_marks(periods: Sequence[Period], width: float) -> list[Markup]:
-    """Return a line at every period with a change of disagreement."""
+    """Return a line at every period in which a disagreement changed."""
     marks: list[Markup] = []
     for k, period in enumerate(periods):
         if period.changes:
-            text = f"{plural(period.changes, 'change')} of disagreement"
+            text = f"{plural(period.changes, 'change')} in disagreement"
             x = k * width
             marks.append(_line("changed", x, x, 0, 1, title=_title(period, text)))
     return marks
@@ -148,7 +148,7 @@ def pair_interval(pair: Pair, top: float) -> Markup:
 
 
 def share_top(pairs: Iterable[Pair]) -> float:
-    """Return the upper end of the common scale of disagreement, at most 1."""
+    """Return the upper end of the disagreement scale that all pairs share, at most 1."""
     values = [0.01]
     for pair in pairs:
         values.append(pair.share.high if pair.seen >= 5 else pair.share.value)
@@ -178,7 +178,7 @@ def _chart(
 
 
 def when(time: float | None, now: float) -> Markup:
-    """Return the age of a time; times slightly in the future are "just now", as clocks differ."""
+    """Return the age of a time; because clocks differ, a time in the future is "just now"."""
     if time is None:
         return Markup("–")
     text = "just now" if now - time < 2 else f"{span(int(now - time), 1)} ago"
@@ -186,12 +186,12 @@ def when(time: float | None, now: float) -> Markup:
 
 
 def span(seconds: float, parts: int = 2) -> str:
-    """Return a duration as text, without decimals from a second to a minute."""
+    """Return a duration as text; from one second to one minute, it has no decimals."""
     return f"{seconds:.0f} s" if 1 <= seconds < 60 else duration(seconds, parts)
 
 
 def moment(time: float) -> str:
-    """Return a time as text."""
+    """Return a date and time in UTC as text."""
     return f"{_utc(time):%Y-%m-%d %H:%M:%S} UTC"
 
 

@@ -41,7 +41,7 @@ BASIC_AUTH = (
     'Basic realm="Stopwise: an API key as the password", charset="UTF-8"',
 )
 MAX_SHOWN = 100  # cascades in the overview
-ROUTE = "dashboard"  # its name in metrics
+ROUTE = "dashboard"  # the name of all pages in metrics
 LABEL = msgspec.json.Decoder(m.LabelReport)
 ICON = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
 <rect width="32" height="32" rx="7" fill="#0a456e"/><path d="M6 6h6v7H6z" fill="#d6e9f6"/>
@@ -62,7 +62,7 @@ TEMPLATES.globals.update(draw=drawing, mean_cost=views.mean_cost, version=VERSIO
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page; a page without a service has no status and no updates."""
+    """Return the HTML of a page; without ``service``, it shows no status and does not update."""
     defaults = {"service": None, "text": "", "unmatched": 0, "failed": ()}
     return TEMPLATES.get_template(template).render({**defaults, **values})
 
@@ -99,7 +99,7 @@ class Pages:
             text = f"{error.message[:1].upper()}{error.message[1:].rstrip('.')}."
             values = {"title": phrase(status), "text": text}
             headers = (*HEADERS, BASIC_AUTH) if isinstance(error, Unauthorized) else HEADERS
-        # The values are copies, so rendering may run beside the event loop.
+        # The values are copies, so another thread may render them.
         text = await asyncio.to_thread(render, template, **values)
         return Response(status, text.encode(), "text/html; charset=utf-8", headers)
 
@@ -151,7 +151,7 @@ class Pages:
         }
 
     async def report_label(self, request: Request) -> Response:
-        """Store the label that a user chose on the page of labels."""
+        """Store the label that a user chose on the label page."""
         # Browsers add the password to requests from any site, but send JSON only from this one.
         if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
             raise Forbidden("labels are accepted only from the pages of this service")
@@ -164,7 +164,7 @@ class Pages:
         return Response(OK, msgspec.json.encode(answer))
 
     def allowed_cascade(self, request: Request, scope: Scope | None = None) -> ServedCascade:
-        """Return the cascade of a request, if its key may access it."""
+        """Return the cascade of a request; raise if the request's key may not access it."""
         name = request.params["name"]
         if scope is not None and request.key is not None and not request.key.allows(scope):
             raise Forbidden(f"this page shows outputs, which requires a key with the scope {scope}")
@@ -179,7 +179,7 @@ class Pages:
 
 
 def identify(keys: Keys, request: Request) -> Key:
-    """Return the API key that a browser sends as the password of HTTP Basic."""
+    """Return the API key that a browser sends as the HTTP Basic password."""
     scheme, _, coded = request.headers.get("authorization", "").partition(" ")
     try:
         password = b64decode(coded, validate=True).decode().partition(":")[2].strip()

@@ -1,4 +1,4 @@
-"""Values of the pages, read from the state without side effects."""
+"""Values for the page templates, read from the state without side effects."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -18,7 +18,7 @@ from stopwise.service.domain.spec import context_names, context_size
 
 Values: TypeAlias = dict[str, Any]
 
-RECENT = 12  # rounds on the page of a cascade
+RECENT = 12  # recent rounds on the page of a cascade
 MAX_EVIDENCE = 15  # comparisons shown for a round
 SILENT = 20  # rounds after which missing outputs are reported as a problem
 BARS = 60  # periods in a chart
@@ -85,7 +85,7 @@ def mean_cost(stops: Sequence[int], cumulative: Sequence[float]) -> float | None
 
 
 def summary(cascade: ServedCascade, proxied: Proxied | None = None) -> Values:
-    """Return a cascade as a row of the overview."""
+    """Return the values for a cascade's row in the overview."""
     ledger = cascade.ledger
     arms = cascade.arms.names
     counts = cascade.counts
@@ -126,12 +126,12 @@ def summary(cascade: ServedCascade, proxied: Proxied | None = None) -> Values:
 
 
 def _decided(stops: Sequence[int], early: Sequence[int]) -> tuple[int, ...]:
-    """Return the rounds that the policy stopped at each arm, without failed ones."""
+    """Return how many rounds the policy stopped at each arm, without failed rounds."""
     return tuple(n - failed for n, failed in zip(stops, early, strict=True))
 
 
 def detail(cascade: ServedCascade, proxied: Proxied | None = None) -> Values:
-    """Return the page of a cascade."""
+    """Return the values for the page of a cascade."""
     arms, counts = cascade.arms, cascade.counts
     seen = zip(arms.pairs(), counts.seen_total, counts.differed_total, strict=True)
     pairs = [Pair(i, j, float(arms.gaps[i, j]), n, differed) for (i, j), n, differed in seen]
@@ -167,7 +167,7 @@ def context_columns(cascade: ServedCascade, proxied: Proxied | None = None) -> l
 
 
 def labels_page(name: str, requests: WantedLabels, names: Sequence[str]) -> Values:
-    """Return the page of label requests: each round with the answers to choose from."""
+    """Return the values for the label page: each round with the answers to choose from."""
     cases: list[Values] = []
     for request in requests.rounds:
         answers: dict[tuple[str, str], list[str]] = {}  # (JSON, text) → arms with this answer
@@ -184,7 +184,7 @@ def labels_page(name: str, requests: WantedLabels, names: Sequence[str]) -> Valu
 
 
 def unmatched(cascade: ServedCascade) -> int:
-    """Return the number of latest labels that matched no arm, or 0 below the limit."""
+    """Return how many of the latest labels in a row match no arm; 0 below `UNMATCHED_LIMIT`."""
     count = cascade.counts.unmatched_labels
     return count if count >= UNMATCHED_LIMIT else 0
 
@@ -206,7 +206,7 @@ def recent_round(recent: RecentDecision) -> Values:
 
 
 def health(cascade: ServedCascade) -> tuple[str, str, str]:
-    """Return the health of a cascade: a CSS class, a word and a sentence."""
+    """Return the health of a cascade as a CSS class, a word and a sentence."""
     policy, rounds, learned = cascade.policy, len(cascade.ledger), cascade.ledger.learned
     if isinstance(policy, FixedDepth | RandomDepth):
         return "quiet", "fixed rule", f"The policy {policy.name} does not learn."
@@ -219,7 +219,7 @@ def health(cascade: ServedCascade) -> tuple[str, str, str]:
     if rounds >= 5 * SILENT and 2 * learned < rounds:
         return "warn", "few outputs", f"Only {learned:,} of {rounds:,} rounds have outputs."
     if left := exploration(cascade):
-        return "quiet", "exploring", f"Every round runs all arms: {left}."
+        return "quiet", "exploring", f"Every round runs all arms {left}."
     return "good", "learning", "The policy decides from the outputs reported so far."
 
 
@@ -240,16 +240,16 @@ def exploration(cascade: ServedCascade) -> str:
         return ""
     if isinstance(forced := policy.options.forced_rounds, int):
         left = forced - policy.rounds
-        return f"{plural(left, 'more round')} to learn from" if left > 0 else ""
+        return f"until {plural(left, 'more round')} can be learned from" if left > 0 else ""
     # "auto" has ended when decisions have evidence.
     stop = cascade.recent[-1].stop if cascade.recent else None
     ended = stop not in {None, cascade.arms.n_arms - 1}
     ended = ended or any(recent.evidence() for recent in reversed(cascade.recent))
-    return "" if ended else "until every pair has been seen in every direction"
+    return "" if ended else "until every pair of arms has been observed for every feature direction"
 
 
 def facts(cascade: ServedCascade) -> list[tuple[str, str, str]]:
-    """Return the facts about the estimator: name, value and explanation."""
+    """Return facts about the estimator, each as a name, a value and an explanation."""
     policy, ledger = cascade.policy, cascade.ledger
     expired = len(ledger) - ledger.learned - len(ledger.open)
     features = policy.features
@@ -263,7 +263,7 @@ def facts(cascade: ServedCascade) -> list[tuple[str, str, str]]:
     if features is not None:
         seen, arms = min(zip(cascade.counts.seen_total, cascade.arms.pairs(), strict=True))
         pair = " → ".join(short(cascade.arms.names[arm]) for arm in arms)
-        rows.append(("Least observed pair", pair, f"in {plural(seen, 'round')}"))
+        rows.append(("Least-observed pair", pair, f"in {plural(seen, 'round')}"))
     for _, (row, arms, before, after, _) in cascade.counts.changes[-1:]:
         pair = " → ".join(short(cascade.arms.names[arm]) for arm in arms)
         text = f"{pair}: {percent(before)} to {percent(after)}, near round {row:,}"
@@ -274,7 +274,7 @@ def facts(cascade: ServedCascade) -> list[tuple[str, str, str]]:
 
 
 def _labels_asked(cascade: ServedCascade) -> str:
-    """Return the numbers of requested and missing labels as text."""
+    """Return a text with the numbers of requested, waiting and missing labels."""
     counts = cascade.label_counts
     waiting = len(cascade.ledger.answerable_labels())
     text = f"{counts.asked:,} requested, {waiting:,} of them waiting"

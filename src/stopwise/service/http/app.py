@@ -96,7 +96,7 @@ class App:
             raise UnknownPath("unknown path; see /openapi.json")
         path = self._path_of_group[match.lastgroup]
         if path.params:
-            # Other paths have groups with None; the group that marks this path has "".
+            # The groups of other paths have None, and the group that marks this path has "".
             values = filter(None, match.groups())
             request.params = dict(zip(path.params, values, strict=True))
         method = "GET" if request.method == "HEAD" else request.method
@@ -179,7 +179,7 @@ class App:
         return Response(self.statuses[error.code], body, headers=headers)
 
     async def started(self) -> None:
-        """Run once the server accepts requests; an exception stops the service."""
+        """Hook that runs once the server accepts requests; an exception stops the service."""
 
     async def abort(self) -> None:
         """Cancel requests in flight and reject later ones, all with 503."""
@@ -190,7 +190,7 @@ class App:
         await asyncio.gather(*requests, return_exceptions=True)
 
     async def stopped(self) -> None:
-        """Run once the server no longer accepts requests."""
+        """Hook that runs once the server no longer accepts requests."""
 
     def _handler(self, route: Route) -> Handler:
         """Return the handler of a route in `ROUTES`."""

@@ -29,7 +29,7 @@ class Unauthorized(HttpError):
 
 
 class Forbidden(HttpError):
-    """The API key does not permit the request, or another site caused it."""
+    """The API key does not permit the request, or another website sent it."""
 
     code = "forbidden"
 
@@ -79,7 +79,7 @@ CODES: dict[str, ErrorCode] = {
     ),
     "unauthorized": ErrorCode(401, "The API key is missing or invalid."),
     "forbidden": ErrorCode(
-        403, "The key does not permit the request; without keys, another site sent it."
+        403, "The API key does not permit the request or, without keys, another website sent it."
     ),
     "unknown_path": ErrorCode(404, "No route has this path."),
     "unknown_cascade": ErrorCode(404, "No cascade has this name."),

@@ -37,7 +37,7 @@ _HEADER = re.compile(r"(?i:bearer) +sw_([a-z0-9]+)_(\S+) *")
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A line of the key file, which has no secret; times are seconds since 1970."""
+    """An API key without its secret: a line of the key file. Times are seconds since 1970."""
 
     id: Annotated[str, Meta(pattern=r"^[a-z0-9]{1,32}\Z")]  # public: it is shown and logged
     name: str  # a description of its user
@@ -49,7 +49,7 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     cascades: tuple[Name, ...] = ()  # restricts the key to these; empty: all cascades
 
     def allows(self, scope: Scope) -> bool:
-        """Whether the key has a scope; admin includes all scopes, and every key may read."""
+        """Return whether the key has a scope; admin includes all scopes, and every key may read."""
         return scope == "read" or scope in self.scopes or "admin" in self.scopes
 
     @property
@@ -58,7 +58,7 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
         return self.expires is not None and time.time() >= self.expires
 
 
-# A key with an unknown id is compared with this hash, so that it takes as long as a wrong secret.
+# Stands in for unknown ids, so that rejecting one takes as long as rejecting a wrong secret.
 _UNKNOWN: tuple[bytes, Key | None] = (sha256(secrets.token_bytes(32)).digest(), None)
 
 
@@ -76,7 +76,7 @@ class Keys:
         self._full_at: dict[str, float] = {}  # when the token bucket of each key is full again
         self._load()
 
-    # No __len__: an empty file must not be falsy, as if the service required no keys.
+    # No __len__: keys from an empty file would be falsy, as if the service required no keys.
 
     def count(self) -> int:
         """Return the number of keys that have not expired."""
@@ -108,7 +108,9 @@ class Keys:
         """Check the scope and the cascades of a key; raise `Forbidden` if one is missing."""
         if scope is not None and not key.allows(scope):
             scopes = ", ".join(key.scopes)
-            raise Forbidden(f"this requires the scope {scope!r}; key {key.id} has: {scopes}")
+            raise Forbidden(
+                f"this request requires the scope {scope!r}; key {key.id} has: {scopes}"
+            )
         if cascade is not None and key.cascades and cascade not in key.cascades:
             cascades = ", ".join(key.cascades)
             raise Forbidden(f"key {key.id} is restricted to these cascades: {cascades}")
@@ -138,7 +140,7 @@ class Keys:
         return key
 
     def _take_token(self, id_: str, rate: float) -> None:
-        """Take a token from the bucket of a key, which holds one second's tokens, at least one."""
+        """Take a token from a key's bucket, which holds one second's tokens, but at least one."""
         now = time.monotonic()
         full_at = max(self._full_at.get(id_, now), now) + 1 / rate
         wait = full_at - now - max(1.0, 1 / rate)
@@ -159,7 +161,7 @@ class Keys:
 
 
 def read_keys(path: Path) -> list[Key]:
-    """Return the keys of a file; errors name an invalid line by its number only."""
+    """Return the keys of a file; errors do not quote an invalid line, only its number."""
     return _parse(path, _read_file(path))
 
 
@@ -171,7 +173,7 @@ def _read_file(path: Path) -> bytes:
     except OSError as error:
         raise InvalidParameterError(f"cannot read the API keys: {error}") from error
     if os.name == "posix" and mode & 0o022:
-        raise InvalidParameterError(f"other users can change the keys; run: chmod 600 {path}")
+        raise InvalidParameterError(f"other users can change the key file; run: chmod 600 {path}")
     return content
 
 
@@ -200,7 +202,7 @@ def add_key(
     rate: float | None = None,
     cascades: Iterable[str] = (),
 ) -> tuple[Key, str]:
-    """Create a key and add it to a file; return its line of the file, and the key to send."""
+    """Create a key and add it to a file; return its entry in the file, and the key to send."""
     if not name.strip() or len(name) > 100 or not name.isprintable():
         raise InvalidParameterError(
             f"name must be 1 to 100 printable characters, got {shorten(name)!r}"

@@ -25,11 +25,12 @@ DESCRIPTION = """\
 Stopwise learns online, without labels, how far to go in a cascade of tests, classifiers or \
 models.
 
-Create a cascade. Open a round with a context. Run the arms up to `stop` or, if stages reveal the \
-context, the arm `next`. Report their outputs. The policy learns from the disagreements between \
-them.
+Create a cascade. Open a round with a context. Run the arms up to index `stop` or, if stages \
+reveal the context, the arm at index `next`. Report the outputs. The policy learns from the \
+disagreements between the arms.
 
-The body of every error is an `ErrorAnswer`. Everything a success response confirms is durable.
+The body of every error is an `ErrorAnswer`. Every change that a success response confirms is \
+durable.
 """
 _IDEMPOTENCY_KEY = (
     "Makes retries safe. Requests with the same key and the same body are executed once; later "
@@ -163,7 +164,7 @@ def error_codes(route: Route, secured: bool) -> list[str]:
 
 @cache
 def _body_schemas() -> tuple[dict[Any, Json], Json]:
-    """Return the schema of each body by type, mostly a reference, and the components by name."""
+    """Return the schema (usually a reference) of each body type, and the components by name."""
     types: list[Any] = [m.ErrorAnswer]
     for route in ROUTES:
         types += [body for body, _ in route.responses.values()]

@@ -30,7 +30,7 @@ from stopwise.text import shorten
 
 JSON = "application/json"
 OK = 200
-BODY_TIMEOUT = 30.0  # seconds for a body to arrive
+BODY_TIMEOUT = 30.0  # seconds in which a body must arrive
 
 _VISIBLE = re.compile(r"[!-~]{1,200}")
 _STRING = re.compile(rb'("[^"]*")\s*(:?)')  # in JSON without escapes; field names have a colon
@@ -154,7 +154,7 @@ class Access:
     """Access control: API keys, or local requests only.
 
     Without keys (None), the service listens on loopback only. It then rejects requests that
-    another site made a browser send, which have a foreign Host or Origin header.
+    another website made a browser send: they have a foreign Host or Origin header.
     """
 
     def __init__(self, settings: Settings, keys: Keys | None) -> None:
@@ -162,10 +162,10 @@ class Access:
         self._host = settings.host.lower()
 
     def check_origin(self, request: Request) -> None:
-        """Reject ambiguous hosts and, without keys, requests that another site caused.
+        """Reject ambiguous hosts and, without keys, requests that another website caused.
 
         A foreign Host means that another name resolves to this machine (DNS rebinding). A foreign
-        Origin means that a form or script of another site sends the request.
+        Origin means that a form or script of another website sent the request.
         """
         hosts = request.headers.get_all("host")
         if len(hosts) > 1:
@@ -175,12 +175,12 @@ class Access:
             return
         host = hosts[0] if hosts else ""
         if not _is_local(host, self._host):
-            message = "without API keys, the service accepts requests to localhost only"
+            message = "without API keys, the service accepts only requests to localhost"
             raise Forbidden(message)
         if request.method not in {"GET", "HEAD"}:
             origin: str | None = request.headers.get("origin")
             if origin is not None and origin.partition("://")[2] != host:
-                message = "without API keys, requests from other sites are not allowed"
+                message = "without API keys, requests from other websites are not allowed"
                 raise Forbidden(message)
 
     def check_key(self, request: Request, scope: Scope | None) -> None:
@@ -204,7 +204,7 @@ def _is_local(host: str, service_host: str) -> bool:
 
 
 def internal_error(error: BaseException, request: Request) -> InternalError:
-    """Log an unexpected error; return the error to respond with, which has the id to look for."""
+    """Log an unexpected error; return the error to send, with the request id of the log line."""
     id_ = request.id or token_hex(8)
     fields = {"request": id_, "method": request.method, "path": shorten(request.path, MAX_PATH)}
     LOG.error("a request failed", extra=fields, exc_info=error)

@@ -1,4 +1,4 @@
-"""Request lines of the server log."""
+"""Lines about requests in the server log."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def is_logged(log_requests: str, status: int) -> bool:
 def log_request(
     method: str, path: str, status: int, seconds: float, **optional: str | None
 ) -> None:
-    """Log a request; ``path`` has no query, and empty ``optional`` fields are omitted."""
+    """Log a request; ``path`` excludes the query, and empty ``optional`` fields are omitted."""
     fields: dict[str, Any] = {"method": method, "path": shorten(path, MAX_PATH), "status": status}
     fields["milliseconds"] = round(seconds * 1e3, 3)
     fields |= {name: value for name, value in optional.items() if value}

@@ -42,13 +42,13 @@ class Route(msgspec.Struct, frozen=True):
     scope: Required
     responses: Mapping[int, tuple[Any, str]]  # success status → type of the body, description
     body: Any = None  # type of the request body
-    errors: tuple[str, ...] = ()  # codes in addition to those of all similar routes
+    errors: tuple[str, ...] = ()  # in addition to the error codes that all similar routes have
     idempotency_key: bool = False  # whether it accepts an Idempotency-Key
     media_type: str = JSON
 
     @property
     def id(self) -> str:
-        """Its name in metrics, and the operationId in the OpenAPI document."""
+        """The name in metrics, and the operationId in the OpenAPI document."""
         return self.operation.__name__.rstrip("_")
 
 
@@ -67,8 +67,8 @@ def route(
 ) -> Callable[[Operation], Operation]:
     """Add a route to `ROUTES`.
 
-    ``answer`` is the type of the response body. ``repeated`` describes the response 200 of a route
-    that accepts an Idempotency-Key, for a request that was sent before.
+    ``answer`` is the type of the response body. If the route accepts an Idempotency-Key,
+    ``repeated`` describes the 200 response to a repeated request.
     """
     if repeated:
         responses = {201: (answer, description), 200: (answer, repeated)}
@@ -96,7 +96,7 @@ def check_unrestricted(request: Request) -> None:
     if request.key is not None and request.key.cascades:
         cascades = ", ".join(request.key.cascades)
         raise Forbidden(
-            "this requires a key for all cascades; "
+            "this request requires a key for all cascades; "
             f"key {request.key.id} is restricted to: {cascades}"
         )
 
@@ -154,7 +154,7 @@ async def cascade(app: "App", request: Request) -> Reply:
 
 @_post(f"{_CASCADE}/retire", "admin", m.CascadeView, "Retired.", errors=("unknown_cascade",))
 async def retire_cascade(app: "App", request: Request) -> Reply:
-    """Retire a cascade: it accepts no new rounds, but outputs of open rounds.
+    """Retire a cascade: it accepts no new rounds, only outputs of open ones.
 
     This cannot be undone. Repeating the request has no effect.
     """
@@ -209,13 +209,13 @@ async def round_(app: "App", request: Request) -> Reply:
     errors=_REPORT_ERRORS,
 )
 async def report_outputs(app: "App", request: Request) -> Reply:
-    """Report outputs of a round's arms; the response has the next arm or the end of the round.
+    """Report outputs of a round's arms; the response names the next arm or ends the round.
 
     If the complete context is known, send the outputs together or one by one, in any order, at any
-    time. If stages reveal the context, send the output of the arm `next` and the numbers it
-    revealed. Repeating a report has no effect. The policy learns once the last arm has answered,
-    or with `final`. An arm that should not have run, or a different output of an arm that has
-    answered, is rejected (409).
+    time. If stages reveal the context, send the output of the arm at index `next` and the numbers
+    it revealed. Repeating a report has no effect. The policy learns once the last arm has
+    answered, or when you send `final`. An arm that should not have run, or a different output of
+    an arm that has answered, is rejected (409).
     """
     name, id_ = request.params["name"], request.params["id"]
     return 200, await app.service.report(name, id_, request.content)
@@ -230,9 +230,9 @@ async def report_outputs(app: "App", request: Request) -> Reply:
     errors=_REPORT_ERRORS,
 )
 async def label_round(app: "App", request: Request) -> Reply:
-    """Report the label of a learned round: the right answer, or which of its arms were right.
+    """Report the label of a round that has ended: the right answer, or which arms were right.
 
-    Label the rounds that the policy requests; label other rounds only if you choose them at random.
+    Label the rounds in the label requests; label other rounds only if you choose them at random.
     """
     name, id_ = request.params["name"], request.params["id"]
     return 200, await report_label(app.service, name, id_, request.content)

@@ -1,8 +1,8 @@
 """OpenTelemetry traces of the service; imported only if the setting ``traces`` enables them.
 
-The span of a request is a child of the span in its ``traceparent`` header. The span of a round
-lasts from the request that opened it, its parent, to the request that ended it. It is created by
-the process that opened the round.
+Requests and rounds have spans. The parent of a request's span is the span in the ``traceparent``
+header. A round's span begins with the request that opened the round, whose span is its parent, and
+ends with the request that ended the round. Only the process that opened a round can create it.
 """
 
 import os
@@ -23,13 +23,13 @@ from stopwise.service.http.request import Request, Response
 from stopwise.service.http.routes import ROUTES
 from stopwise.service.settings import Settings
 
-KEEP_OPEN = 100_000  # open rounds that are remembered
+KEEP_OPEN = 100_000  # open rounds whose start times are remembered
 _TRACED = {route.id: route for route in ROUTES if route.path.startswith("/v1/")}  # no probes
 _BODIES = {"open_round": RoundAnswer, "open_rounds": RoundList, "report_outputs": RoundAnswer}
 
 
 class Traces:
-    """Sends spans to a collector, in a thread; the SDK reads the variables OTEL_…."""
+    """Sends spans to a collector in a thread; the SDK reads ``OTEL_…`` environment variables."""
 
     def __init__(self, settings: Settings) -> None:
         resource = {"service.name": os.environ.get("OTEL_SERVICE_NAME", "stopwise")}
@@ -41,7 +41,7 @@ class Traces:
         self._opened: dict[Any, Any] = {}  # (cascade, round) → start time and parent context
 
     def record(self, request: Request, name: str, response: Response, seconds: float) -> None:
-        """Record the span of a request that ended just now, and that of a round it ended."""
+        """Record the span of a request that has just ended, and the spans of rounds it ended."""
         route = _TRACED.get(name)
         status = response.status
         if route is None or status == 401:  # unauthenticated requests are not traced
@@ -86,7 +86,7 @@ class Traces:
         }
         if answer.stop is not None:
             attributes["stopwise.stop"] = answer.stop
-        span.set_attributes(attributes)  # the span of a batch has those of its last round
+        span.set_attributes(attributes)  # a batch keeps the attributes of its last round
         if answer.status == "open":
             self._opened.setdefault((cascade, answer.id), (start, set_span_in_context(span)))
             if len(self._opened) > KEEP_OPEN:

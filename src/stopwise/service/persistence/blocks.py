@@ -68,7 +68,7 @@ def events_of(block: Block) -> list[Event]:
 
 
 def chain_digest(before: bytes, payload: bytes) -> bytes:
-    """Return the digest of a log after appending ``payload``; ``before`` is its digest before.
+    """Return the digest of a log once ``payload`` is appended; ``before`` is the current digest.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Recover the state from the newest snapshot and the events since; write the next snapshot.
+"""Recover the state from the newest snapshot and the later events, and write new snapshots.
 
 Snapshots are written in a child process, so that no request waits while the state is encoded and
 no replica has to load all cascades. The child runs this module with ``python -m`` and reads the
@@ -32,13 +32,13 @@ async def recover_state(
     *,
     isolate_failures: bool = False,
 ) -> State:
-    """Return the state at the end of the log, from the newest snapshot and the events since.
+    """Return the state at the end of the log, from the newest snapshot and the later events.
 
     ``follows`` are the cascades whose events are applied (None: all). ``progress`` is called as
-    ``progress("reading", position, end)``. ``isolate_failures``: see `State`.
+    ``progress("reading", position, end)``. `State` describes ``isolate_failures``.
     """
     end = 0
-    for _ in range(ATTEMPTS):  # again if the log is compacted while it is read
+    for _ in range(ATTEMPTS):  # retry if the log is compacted while it is read
         end, _ = await store.end()
         state = await from_snapshot(store, follows, isolate_failures=isolate_failures)
         async for blocks in store.pages(state.position):
@@ -47,8 +47,8 @@ async def recover_state(
                 if max(await store.snapshots(), default=0) >= base - 1:
                     break  # compacted up to a newer snapshot
                 raise CorruptLogError(
-                    f"the log continues at event {base}, expected {state.position + 1}, and "
-                    "this version of Stopwise cannot read a snapshot of the events in between: "
+                    f"the log continues at event {base}, expected {state.position + 1}, and this "
+                    "version of Stopwise cannot read a snapshot that includes the missing events; "
                     "restore a backup, or use the version that wrote the log"
                 )
             # In a thread, so that health checks are answered meanwhile.
@@ -59,8 +59,8 @@ async def recover_state(
             await asyncio.to_thread(state.forget, first)
             return state
     raise CorruptLogError(
-        f"the log has {end} events, but this version of Stopwise cannot read a snapshot of them: "
-        "restore a backup, or use the version that wrote the log"
+        f"the log ends at event {end}, but this version of Stopwise cannot read a snapshot that "
+        "includes the deleted events; restore a backup, or use the version that wrote the log"
     )
 
 
@@ -99,9 +99,9 @@ async def _check(store: EventStore, state: State) -> None:
 
 
 async def write_snapshot(where: str, state: State | None = None) -> int:
-    """Write a snapshot of a log, or of ``state``, the state at its end.
+    """Write a snapshot of the state at the end of a log; compute it unless ``state`` is given.
 
-    Return its position, or 0 if another process is writing one.
+    Return the position of the snapshot, or 0 if another process is writing one.
     """
     async with open_existing_store(where) as store:
         if not await store.claim_snapshot():

@@ -8,10 +8,10 @@ from contextlib import suppress
 from stopwise.errors import StopwiseError
 from stopwise.service.server_log import LOG
 
-# The pause after a reload, as a multiple of its duration: a cascade that fails again and again then
-# takes at most a tenth of the time.
+# The pause after a reload, as a multiple of its duration. If a cascade keeps failing, its reloads
+# then take at most a tenth of the time.
 PAUSE_FACTOR = 9.0
-FIRST_PAUSE = 1.0  # seconds after a failed reload; doubled after each further one
+FIRST_PAUSE = 1.0  # seconds after the first failed reload; doubled after each further failure
 LONGEST_PAUSE = 60.0
 
 

@@ -49,7 +49,7 @@ def restore_snapshot(
     *,
     isolate_failures: bool = False,
 ) -> State | None:
-    """Return the state of a snapshot; None if another version wrote it."""
+    """Return the state of a snapshot; None if an incompatible version wrote it."""
     data = memoryview(b"".join(snapshot.parts))
     damaged = CorruptLogError(f"the snapshot at event {snapshot.position} is damaged")
     magic, checksum = bytes(data[: len(MAGIC)]), bytes(data[_HEAD - 32 : _HEAD])
@@ -168,6 +168,6 @@ def _with_length(content: bytes) -> bytes:
 
 
 def _in_parts(content: bytes | memoryview) -> Iterator[bytes]:
-    """Yield copies of at most `PART` bytes, each of which is quick."""
+    """Yield copies of at most `PART` bytes, so that no single copy takes long."""
     for start in range(0, len(content), PART):
         yield bytes(content[start : start + PART])

@@ -14,7 +14,7 @@ from stopwise.service.tools.verification import Verified, verify
 
 DAY = 86_400.0
 BATCH_EVENTS = 20_000  # events deleted in one statement; the service commits in between
-REPLICA_MARGIN = 60.0  # seconds; replicas of a shared log may still be reading these (heuristic)
+REPLICA_MARGIN = 60.0  # seconds; replicas may still be reading events this recent (heuristic)
 
 
 class Plan(msgspec.Struct, frozen=True):

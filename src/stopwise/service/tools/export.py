@@ -60,7 +60,7 @@ async def export_rounds(
     *,
     complete_only: bool = False,
 ) -> Export:
-    """Write the rounds of a cascade in learning order; write nothing if the log is damaged.
+    """Write the rounds of a cascade in the order of learning; reject a damaged log.
 
     ``complete_only`` exports only rounds that were opened with ``complete``.
     """
@@ -169,7 +169,7 @@ def _kind(encoded: bytes) -> str:
 async def _ended(
     events: Events, before: State, cascade: ServedCascade, complete_only: bool
 ) -> AsyncIterator[Ended]:
-    """Yield the events that ended rounds, with context (None: compacted away) and start time."""
+    """Yield the events that ended rounds, each with its context (None: deleted) and start time."""
     index = cascade.index
     opened: dict[int, tuple[Floats | None, float]] = {}
     if index < len(before.order):  # rounds that are open where a compacted log begins

@@ -18,13 +18,13 @@ class Start(msgspec.Struct, frozen=True):
     """The range of a log and the state before it."""
 
     state: State  # empty, or from the oldest snapshot of a compacted log
-    first: int  # position of the first event; end + 1 without events
+    first: int  # position of the first event; end + 1 if there are none
     end: int  # position of the last event
     digest: bytes  # of the log at the end
 
 
 async def start_of(store: EventStore) -> Start:
-    """Return where a log begins: at its first event or, once compacted, at a snapshot."""
+    """Return where a log begins: at event 1 or, if it was compacted, at a snapshot."""
     end, digest = await store.end()
     first = await store.first() or end + 1
     if first == 1:
@@ -60,7 +60,7 @@ async def blocks_between(store: EventStore, after: int, upto: int) -> AsyncItera
 
 
 async def checked_blocks(store: EventStore, start: Start) -> AsyncIterator[Block]:
-    """Yield every block of a log after comparing it with its digest."""
+    """Yield every block of a log; raise if one does not match its digest."""
     digest = start.state.log_digest if start.state.position == start.first - 1 else None
     try:
         async for block in blocks_between(store, start.first - 1, start.end):
@@ -87,7 +87,9 @@ def select_cascade(state: State, name: str | None) -> ServedCascade:
             raise InvalidParameterError("the log has no cascades")
         if name is None:
             names = ", ".join(state.cascades)
-            raise InvalidParameterError(f"the log has several cascades; add --cascade ({names})")
+            raise InvalidParameterError(
+                f"the log has several cascades; choose one with --cascade: {names}"
+            )
         hint = suggestion(name, state.cascades)
         raise InvalidParameterError(f"unknown cascade {name!r}; {hint}")
     return cascade

@@ -22,16 +22,20 @@ class Verified(msgspec.Struct, frozen=True):
 
     first: int
     end: int
-    applied: int  # events; those before the first snapshot of a compacted log are only read
+    applied: (
+        int  # number of events; those before the first snapshot of a compacted log do not count
+    )
     state: State  # at the end
     hash: str  # of that state
     snapshots: dict[int, Comparison]  # by position
-    divergences: dict[str, int]  # by cascade: decisions that this version makes differently
+    divergences: dict[
+        str, int
+    ]  # by cascade: number of decisions that this version makes differently
     times: list[float]  # of the first and the last block
 
 
 async def verify(store: EventStore, progress: Progress = no_progress) -> Verified:
-    """Verify a log; raise `CorruptLogError` at the first damage."""
+    """Verify a log; raise `CorruptLogError` where it is first damaged."""
     start = await log_reader.start_of(store)
     state = start.state
     initial = state.position

@@ -56,8 +56,7 @@
     timer = setTimeout(run, Math.min(EVERY * 2 ** failures, SLOWEST));
   }
 
-  // The page of labels: send the chosen answer, the answer typed and confirmed by Enter, or the
-  // right arms.
+  // The label page: send the chosen answer, a typed answer (on Enter), or the arms marked as right.
   async function send(list, round, body) {
     const status = document.getElementById(`status-${round}`);
     try {

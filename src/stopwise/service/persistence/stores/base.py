@@ -1,4 +1,4 @@
-"""The interface of event stores, and the part shared by SQL stores."""
+"""The interface of event stores, and the code that SQL stores share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
@@ -62,8 +62,8 @@ class EventStore(ABC):
     async def recorded_end(self) -> tuple[int, bytes] | None:
         """Return the end that was recorded outside of the log, if any.
 
-        A log that ends before it has lost events. If a service may be writing, call this before
-        `end`.
+        A log that ends before this position has lost events. If a service may be writing, call
+        this before `end`.
         """
         return None
 
@@ -77,7 +77,7 @@ class EventStore(ABC):
 
     @abstractmethod
     async def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
-        """Store a snapshot part by part, between commits; then delete all but the newest ones."""
+        """Store a snapshot part by part, between commits; then keep only the newest ``keep``."""
 
     async def claim_snapshot(self) -> bool:
         """Acquire the right to write a snapshot until `close`; return False if it is taken."""
@@ -114,17 +114,17 @@ class EventStore(ABC):
             yield blocks
 
     async def block_of(self, position: int) -> Block | None:
-        """Return the block that has an event; None if it was compacted or does not exist yet."""
+        """Return the block that contains an event; None if it was deleted or does not exist yet."""
         query = f"SELECT {COLUMNS} FROM {self._table} WHERE base <= ? ORDER BY base DESC LIMIT 1"
         blocks = [Block(*row) for row in await self._rows(query, position)]
         return blocks[0] if blocks and position <= blocks[0].end else None
 
     async def first(self) -> int | None:
-        """Return the position of the first event that was not compacted."""
+        """Return the position of the first event in the log; None if the log has no events."""
         return (await self._rows(f"SELECT min(base) FROM {self._table}"))[0][0]
 
     async def lost_events(self, required: int = 0) -> str:
-        """Describe lost events, "" if none; the log must extend to position ``required``."""
+        """Describe the lost events; "" if the log is complete and extends to ``required``."""
         position, expected = await self.recorded_end() or (0, START)
         end, digest = await self.end()  # last, because a running service may append meanwhile
         required = max(required, position)

@@ -12,7 +12,7 @@ from stopwise.service.settings import redacted_store
 
 
 def open_store(where: str) -> EventStore:
-    """Return the store at a path (SQLite) or ``postgresql://…``, before opening it."""
+    """Return the store at a path (SQLite) or ``postgresql://…``, without opening it."""
     if not where.startswith(("postgresql://", "postgres://")):
         if "://" in where or re.search(r"\b(password|host|dbname|user)\s*=", where):
             # Do not repeat the address, which may contain a password.

@@ -25,7 +25,7 @@ T = TypeVar("T")
 Work: TypeAlias = Callable[[AsyncConnection], Awaitable[T]]
 
 # The row of stopwise_log has the format, and the last deleted event if old blocks were deleted.
-# Snapshots consist of numbers, which do not compress, so their storage is external.
+# EXTERNAL storage does not compress: snapshots consist of numbers, which hardly compress.
 _TABLES = f"""
 CREATE TABLE IF NOT EXISTS stopwise_log (
     single boolean PRIMARY KEY DEFAULT true CHECK (single),
@@ -106,7 +106,7 @@ class PostgresStore(EventStore):
     defaults of libpq (``PGPASSWORD``, ``.pgpass``). Messages never contain the password.
 
     A replica that is idle for ``patience`` seconds while it holds the append lock loses it. Waiting
-    for the lock, or for any response, fails with `StoreError` within four times that.
+    for the lock, or for any response, fails with `StoreError` within four times that period.
     """
 
     shared: ClassVar[bool] = True
@@ -233,7 +233,8 @@ class PostgresStore(EventStore):
     async def _with(self, link: "_Link", work: Work[T], *, retry: bool = True) -> T:
         """Use a connection; after a failure, close it and raise `StoreError`.
 
-        With ``retry``, a connection that was open before and is lost now is opened once more.
+        With ``retry``, if an open connection turns out to be lost, the work is repeated once on a
+        new connection.
         """
         async with link.lock:
             task = asyncio.current_task()
@@ -306,7 +307,7 @@ class _Link:
 
 def _parse_address(where: str) -> dict[str, Any]:
     """Parse a connection string without repeating any part of it in messages."""
-    # After an unescaped / or @, libpq takes the rest of a password for the host and shows it.
+    # If / or @ in a password is not escaped, libpq takes the rest for the host and shows it.
     scheme, _, address = where.partition("://")
     credentials, _, _ = address.rpartition("@")
     if scheme in {"postgresql", "postgres"} and not set(credentials) & set("/?#@[]"):

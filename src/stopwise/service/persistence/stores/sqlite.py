@@ -44,12 +44,12 @@ _AFTER = f"SELECT {COLUMNS} FROM block WHERE base > ? ORDER BY base"
 _END = "SELECT base + count - 1, digest FROM block ORDER BY base DESC LIMIT 1"
 _COMPLETE = "SELECT position FROM snapshot GROUP BY position HAVING count(*) = max(parts)"
 _PARTS = "SELECT parts, digest, payload FROM snapshot WHERE position = ? ORDER BY part"
-# The end of a log whose blocks were all compacted.
+# The end of a log whose blocks were all deleted.
 _SNAPSHOT_END = (
     f"SELECT position, digest FROM snapshot WHERE position = ({_COMPLETE} ORDER BY 1 DESC)"
 )
 
-# The checkpoint is in pages; 64 pages are about one part of a snapshot.
+# The checkpoint interval is in pages; 64 pages are about one part of a snapshot.
 _UNSYNCED = "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 64"
 
 _MAGIC = b"stopwise"
@@ -192,8 +192,8 @@ class SqliteStore(EventStore):
         if self.path.exists() and self.path.stat().st_nlink > 1:
             # SQLite would use a separate write-ahead log for each name and damage the file.
             raise StoreError(
-                f"{self.path} has another hard link, which would damage the event log. Delete the "
-                "other link, or make a copy with SQLite's VACUUM INTO"
+                f"{self.path} has another hard link, so writing could damage the event log. Delete "
+                "the other link, or make a copy with SQLite's VACUUM INTO"
             )
         # One thread uses the connection, but another may close it.
         sql = sqlite3.connect(
@@ -253,8 +253,8 @@ class SqliteStore(EventStore):
         except OSError:
             owner.close()
             raise StoreError(
-                f"another process serves {self.path}: stop it, or use PostgreSQL for several "
-                "servers"
+                f"another process is already serving {self.path}; stop it, or use PostgreSQL for "
+                "several servers"
             ) from None
         self._owner = owner
 
@@ -278,7 +278,7 @@ class SqliteStore(EventStore):
 
 def _is_damage(error: sqlite3.Error) -> bool:
     """Return whether an error means that the file is damaged or is not an SQLite file."""
-    # None if the module itself raised the error. The primary code is the low byte of the code.
+    # None if Python's sqlite3 module raised the error. The low byte of a code is the primary code.
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
