@@ -243,7 +243,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         if {"large", "fraction"} <= types:
             raise self._error(
                 done,
-                "cannot be written: whole numbers beyond 2**53 and fractions in one log cannot be "
+                "cannot be written: integers beyond 2**53 and fractions in one log cannot be "
                 "compared exactly; use Runner(canonical=str)",
             )
         return types
