@@ -391,13 +391,14 @@ def map_from_spec(spec: Mapping[str, Any]) -> FeatureMap:
         )
     classes: dict[str, Any] = {cls.kind: cls for cls in (Identity, Polynomial, Scaled, Standard)}
     if kind not in classes:
-        raise InvalidParameterError(f"unknown feature map {kind!r}; {suggestion(kind, classes)}")
+        hint = suggestion(kind, classes)
+        raise InvalidParameterError(f"unknown feature map {short_repr(kind)}; {hint}")
     allowed = signature(classes[kind]).parameters
     for name in parameters:
         if name not in allowed:
             hint = suggestion(name, allowed)
             raise InvalidParameterError(
-                f"unknown parameter {name!r} of feature map {kind!r}; {hint}"
+                f"unknown parameter {short_repr(name)} of feature map {kind!r}; {hint}"
             )
     for name, parameter in allowed.items():
         if parameter.default is Parameter.empty and name not in parameters:

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from stopwise.arrays import Floats, Ints
+from stopwise.checks import short_repr
 from stopwise.errors import InvalidContextError, InvalidParameterError
 from stopwise.logs.rows import Problems, RowBatch, describe_value, parse_number
 from stopwise.text import suggestion
@@ -146,8 +147,8 @@ class Encoding(msgspec.Struct, frozen=True):
         for column in encoding.columns:
             if column.kind == "date" and _parse(column.first)[0] != "date":
                 raise InvalidParameterError(
-                    f"invalid encoding: 'first' of the date column {column.name!r} must be a date, "
-                    f"got {column.first!r}"
+                    f"invalid encoding: 'first' of the date column {short_repr(column.name)} must "
+                    f"be a date, got {short_repr(column.first)}"
                 )
         return encoding
 

@@ -85,6 +85,23 @@ def test_error_messages_name_the_invalid_value_and_suggest_a_match(
     assert str(caught.value.field).startswith(field)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("policy", {"kind": "p" * 10_000}),
+        ("features", {"kind": "m" * 10_000}),
+        ("features", {"kind": "identity", "b" * 10_000: 1}),
+        ("context", {"columns": [{"name": "day", "kind": "date", "first": "d" * 10_000}]}),
+    ],
+)
+def test_error_messages_shorten_long_values(field: str, value: dict[str, Any]) -> None:
+    changed: dict[str, Any] = {"context": 2, field: value}
+    with pytest.raises(RequestError) as caught:
+        build(CascadeSpec("x", ARMS, **changed))
+    assert "…" in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
 def test_max_features_is_the_largest_accepted_number_of_terms() -> None:
     spec = CascadeSpec("x", ARMS, context=3, features={"kind": "polynomial", "degree": 2})
     build(spec, max_features=10)

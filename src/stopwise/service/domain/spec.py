@@ -9,6 +9,7 @@ from math import comb
 from typing import Any, cast
 
 from stopwise.cascade import Cascade
+from stopwise.checks import short_repr
 from stopwise.errors import CostUnitWarning, StopwiseError, WideFeaturesWarning
 from stopwise.features import (
     BoundFeatures,
@@ -99,7 +100,8 @@ def _policy(definition: Mapping[str, Any]) -> tuple[type[Policy], dict[str, Any]
     if kind is None:
         raise _invalid("policy.kind", f"missing; choose from {', '.join(POLICIES)}")
     if not isinstance(kind, str) or kind not in POLICIES:
-        raise _invalid("policy.kind", f"unknown policy {kind!r}; {suggestion(kind, POLICIES)}")
+        hint = suggestion(kind, POLICIES)
+        raise _invalid("policy.kind", f"unknown policy {short_repr(kind)}; {hint}")
     options = [
         name for name in signature(POLICIES[kind]).parameters if name not in DEFINED_ELSEWHERE
     ]
