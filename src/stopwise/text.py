@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+MAX_COMPARED = 1000  # no name is longer, and comparing long texts is slow
+
 
 def shorten(text: str, length: int = 100) -> str:
     """Truncate a text to a length, with an ellipsis.
@@ -24,6 +26,8 @@ def closest(name: str, names: Iterable[str], similarity: float = 0.6) -> str | N
     """
     from difflib import get_close_matches  # slow to import, and only errors need it
 
+    if len(name) > MAX_COMPARED:
+        return None
     return next(iter(get_close_matches(name, list(names), 1, similarity)), None)
 
 
