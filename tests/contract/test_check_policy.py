@@ -58,10 +58,10 @@ def test_own_policies_pass(policy: sw.Policy) -> None:
 
 def test_contexts_are_required_without_suitable_features() -> None:
     sw.check_policy(Shallow(CASCADE), CONTEXTS)
-    with pytest.raises(sw.errors.InvalidParameterError, match="pass contexts="):
+    with pytest.raises(sw.errors.InvalidParameterError, match="pass valid contexts as contexts="):
         sw.check_policy(Shallow(CASCADE))
     small = Averaging(CASCADE, sw.Identity(bound=0.1))
-    with pytest.raises(sw.errors.InvalidParameterError, match="pass contexts="):
+    with pytest.raises(sw.errors.InvalidParameterError, match="pass valid contexts as contexts="):
         sw.check_policy(small)
     sw.check_policy(small, CONTEXTS / 10)
     with pytest.raises(sw.errors.InvalidContextError, match="must be a table"):
@@ -231,25 +231,25 @@ BROKEN: list[tuple[type[Averaging] | type[Shallow], dict[str, Any], str]] = [
     (DecidesAnInt, {}, "decide must return a Decision, got int; use self.cascade.decision"),
     (FloatStop, {}, "Decision.stop must be an int, got float"),
     (TooDeep, {}, "Decision.stop must be an arm, 0 to 2, got 3"),
-    (RuleTooDeep, {}, "Decision.rule_stop must be an arm up to the stop, 1, got 2"),
+    (RuleTooDeep, {}, "Decision.rule_stop must be an arm from 0 to the stop (1), got 2"),
     (WrongCost, {}, "Decision.arm and Decision.cost must be 'model' and 0.2 for stop 1"),
     (Raising, {}, "decide raised KeyError: 'x'"),
     (LearnsInDecide, {}, "decide must not learn, but it changed _ran"),
-    (GlobalRandomness, {}, "draw from a generator that belongs to the policy"),
+    (GlobalRandomness, {}, "draw from a generator stored in the policy"),
     (SharedState, {}, "a deep copy must not share its state"),
     (CountsRoundsTogether, {}, "a deep copy must not share its state"),
     (ChangesContexts, {}, "learn must not change its arguments"),
     (ChangesDisagreements, {}, "learn must not change its arguments"),
     (LooksAtOutputs, {}, "outputs must be compared only by equality"),
     (IgnoresOutputs, {}, "observe_disagreements must learn the same as observe"),
-    (OwnRun, {}, "run must stop where decide and observe stop"),
-    (OwnBatch, {}, "decide_many must return the rule_stop of decide"),
+    (OwnRun, {}, "run must return the same stops as single rounds"),
+    (OwnBatch, {}, "decide_many must return the same rule_stop as decide"),
     (NoRequests, {}, "learn must return None or a LabelRequest, got bool"),
     (UnannouncedRequests, {"labels": 5}, "asks_for_labels is False"),
     (RefusesLabels, {}, "label(round, answer) raised ValueError: no labels today"),
     (StateOnly, {}, "implement both state and restore"),
-    (StateOfLists, {}, "state must return arrays by name, got list"),
-    (StateOfText, {}, "must be of type float64, int64, int32 or uint8"),
+    (StateOfLists, {}, "state must map names to arrays, got list"),
+    (StateOfText, {}, "must have dtype float64, int64, int32 or uint8"),
     (SharesItsState, {}, "state must return copies"),
     (ForgetsRounds, {}, "restore(state()) must restore the policy; state differs in counts"),
     (RestoresAnything, {}, "restore must raise ValueError for an invalid state"),

@@ -87,11 +87,12 @@ def test_all_inconsistencies_are_reported_at_once(tmp_path: Path) -> None:
     for message in (
         "cascade[1].stage: duplicate name 'a'",
         "cascade[1].answer: unknown stage 'c'; choose from a, a",
-        "cascade[1].stage[0].url must be http:// or https://, a host",
+        "cascade[1].stage[0].url must be http:// or https:// followed by a host",
         "cascade[1].stage[0].model is missing",
-        "cascade[1].stage[0].key_env: NO_SUCH_KEY is not set to a valid key: export NO_SUCH_KEY=",
-        "cascade[1].stage[0].cost is missing: set it, or price_in and price_out",
-        "cascade[1].stage[1].python: 'nowhere:same' cannot be imported",
+        "cascade[1].stage[0].key_env: the environment variable NO_SUCH_KEY does not contain",
+        "valid key; run: export NO_SUCH_KEY=",
+        "cascade[1].stage[0].cost is missing: set cost, or price_in and price_out",
+        "cascade[1].stage[1].python: cannot import 'nowhere:same'",
         "cascade[1].stage[1].price_in and price_out must be set together",
         "cascade[1].compare: unknown comparison 'regex'; choose from text, json",
         "cascade[1].policy: invalid kind 'fixed-depth'; choose from",
@@ -104,7 +105,7 @@ def test_all_inconsistencies_are_reported_at_once(tmp_path: Path) -> None:
     [
         (
             {"max_cost": 0.01},
-            "max_cost must be at least 0.1, the cost of one call of 'a'",
+            "max_cost must be at least 0.1 (the cost of one call to 'a')",
         ),
         ({"policy": "uss-anchor", "labels": 10}, "unknown parameter of uss-anchor"),
         ({"compare": {"module": "x"}}, "cascade[0].compare.module is an unknown field"),
@@ -137,7 +138,7 @@ def test_a_changed_cascade_is_rejected_with_advice(
     process = ProxyProcess(write_config(tmp_path, stages(models, *costs), **more))
     process.start()
     assert process.process.wait(60) == 2
-    assert 'Give it another name in the configuration (name = "tickets-2")' in process.printed
+    assert 'rename it in the configuration (name = "tickets-2")' in process.printed
     process.end()
 
 

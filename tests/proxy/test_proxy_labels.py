@@ -304,7 +304,7 @@ def test_a_label_is_compared_with_every_answer_of_a_class(tmp_path: Path, module
         assert right_arms(proxy, name) == [False, False, True]
         refused = label(proxy, ask(proxy), "eight")  # the function raises
         assert refused.status_code == 409
-        assert "cannot be compared" in refused.json()["error"]["message"]
+        assert "comparing the label with an answer raised" in refused.json()["error"]["message"]
     upstreams.close()
 
 

@@ -1,1 +1,1 @@
-"""Policies: when to stop. All follow one protocol, and a registry knows them by name."""
+"""Policies decide when to stop; all follow one protocol and are registered by name."""

@@ -15,9 +15,9 @@ from stopwise.records import Decision
 
 
 class FixedDepth(ContextFreePolicy):
-    """Always stop at the same arm: the paper's "I_t = i".
+    """Always stop at the same arm (in the paper, I_t = i).
 
-    ``depth`` is the 0-based index, or the name, of the arm to stop at; the last by default.
+    ``depth`` is the 0-based index or the name of that arm, by default the last.
 
     Examples
     --------
@@ -33,7 +33,7 @@ class FixedDepth(ContextFreePolicy):
         self.depth = cascade.n_arms - 1 if depth is None else cascade.index(depth)
 
     def decide(self, x: ArrayLike | None) -> Decision:
-        """Return the fixed depth."""
+        """Return the decision to stop at the fixed depth."""
         return self.cascade.decision(self.depth)
 
     def _stops(self, differ: Disagreements) -> Ints:
@@ -41,7 +41,7 @@ class FixedDepth(ContextFreePolicy):
 
 
 class RandomDepth(ContextFreePolicy):
-    """Stop at a random arm, with equal probability; ``seed`` determines the draws.
+    """Stop at an arm drawn uniformly at random, using ``seed``.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class RandomDepth(ContextFreePolicy):
         self._decisions = 0
 
     def decide(self, x: ArrayLike | None) -> Decision:
-        """Return a random depth."""
+        """Return the decision to stop at a random depth."""
         return self.cascade.decision(int(self._draw(1)[0]))
 
     def _stops(self, differ: Disagreements) -> Ints:
@@ -72,7 +72,7 @@ class RandomDepth(ContextFreePolicy):
         return (draws * self.cascade.n_arms).astype(np.int64)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return the numbers of rounds and of decisions."""
+        """Return the number of rounds and the number of decisions."""
         return {**super().state(), "decisions": np.array([self._decisions], dtype=np.int64)}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:

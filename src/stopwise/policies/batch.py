@@ -17,12 +17,12 @@ from stopwise.policies.labels import recorded_label, recorded_observation
 from stopwise.progress import Progress, no_progress
 from stopwise.records import Decision, Label, LabelRequest, Observation, RecordedRounds
 
-CHUNK = 65_536  # rounds per call of the engine; bounds the memory of a long run
+CHUNK = 65_536  # rounds per call to the engine; bounds the memory of a long run
 REPORT_EVERY = 1024  # rounds between progress reports, if played one by one
 
 
 class Steps(Protocol):
-    """The part of a policy that batch execution uses."""
+    """The policy methods that batch execution needs."""
 
     cascade: Cascade
     uses_context: ClassVar[bool]
@@ -80,7 +80,7 @@ class BatchEngine:
                 self._steps.learn_label(label)
 
     def observe(self, record: RecordedRounds, arms: Ints, rule_stops: Ints) -> None:
-        """Learn from the first ``arms`` of each round (0: skip it) without deciding."""
+        """Learn from the first ``arms[t]`` arms of each round t, skipping rounds with 0."""
         policy, n_arms = self._steps, self._steps.cascade.n_arms
         record = replace(record, contexts=checked_contexts(policy, record.contexts))
         for t in np.flatnonzero(arms > 0).tolist():
@@ -88,18 +88,18 @@ class BatchEngine:
             policy.learn(recorded_observation(record, t, stop, rule_stop, n_arms))
 
     def decide(self, X: ArrayLike) -> tuple[Ints, Ints]:
-        """Return the stop of every row, and where the rule itself stops."""
+        """Return the stop of every row, and the rule's own stop."""
         decisions = [self._steps.decide(x) for x in checked_contexts(self._steps, X)]
         stops = np.array([decision.stop for decision in decisions], dtype=np.int64)
         rule_stops = np.array([decision.rule_stop for decision in decisions], dtype=np.int64)
         return stops, rule_stops
 
     def rule_stops(self, X: ArrayLike | RecordedRounds) -> Ints:
-        """Return where the rule stops for every row, without random draws if possible."""
+        """Return the rule's own stop for every row, without random draws if possible."""
         return self.decide(X.contexts if isinstance(X, RecordedRounds) else X)[1]
 
     def explore(self, n: int) -> Bools:
-        """Draw which of n rounds explore: go to the last arm, regardless of the rule."""
+        """Draw which of n rounds explore, that is, run every arm regardless of the rule."""
         return np.zeros(n, dtype=np.bool_)
 
 
@@ -110,10 +110,10 @@ def run(
     labels: ArrayLike | None = None,
     progress: Progress = no_progress,
 ) -> Ints:
-    """Play rounds from the outputs of all arms (see `Policy.run`)."""
+    """Play rounds for which the outputs of all arms are available (see `Policy.run`)."""
     if outputs is None:
         raise InvalidOutputsError(
-            "run requires outputs of shape (n, K), or differ= with the disagreements of all pairs"
+            "run requires outputs of shape (n, K), or differ= with the disagreement of every pair"
         )
     n, n_arms = rounds_in(as_table(contexts)), policy.cascade.n_arms
     right, labelled = None, None
@@ -123,8 +123,8 @@ def run(
         right, labelled = validation.right_arms(table, answers)
     elif policy.asks_for_labels and n:
         warnings.warn(
-            f"{type(policy).__name__} requests labels but run got none, so the requests are "
-            "wasted; pass labels=, with None for unknown labels",
+            f"{type(policy).__name__} requests labels, but run was called without labels=, so its "
+            "requests are wasted; pass labels=, with None for unknown labels",
             LabelWarning,
             stacklevel=3,
         )
@@ -142,7 +142,7 @@ def run_disagreements(
     labels: ArrayLike | None,
     progress: Progress = no_progress,
 ) -> Ints:
-    """Play rounds from all pairwise disagreements (see `Policy.run`)."""
+    """Play rounds for which all pairwise disagreements are available (see `Policy.run`)."""
     if outputs is not None or labels is not None:
         raise InvalidParameterError(
             "differ= cannot be combined with outputs or labels=; pass outputs to use labels"
@@ -168,7 +168,7 @@ def observe_many(
     arms = validation.learned_arms(record, stops, n_arms)
     rule_stops = np.maximum(arms - 1, 0)
     if rule_stop is not None:
-        # A round that ended before the rule's stop counts as stopped there.
+        # If a round ended before the rule's stop, its end counts as the rule's stop.
         column = validation.stop_column(rule_stop, record.n, n_arms)
         rule_stops = np.where(column < 0, rule_stops, np.minimum(column, rule_stops))
     policy.engine.observe(record, arms, rule_stops)
@@ -185,7 +185,7 @@ def decide_many(policy: Steps, X: ArrayLike | RecordedRounds) -> Ints:
 def decide_batch(policy: Steps, X: ArrayLike) -> tuple[Ints, Ints]:
     """Decide for every row as `decide` does, including random exploration.
 
-    Returns the stop of every row, and where the rule itself stops (`Decision.rule_stop`).
+    Returns the stop of every row, and the rule's own stop (`Decision.rule_stop`).
 
     Examples
     --------
@@ -198,22 +198,22 @@ def decide_batch(policy: Steps, X: ArrayLike) -> tuple[Ints, Ints]:
 
 
 def should_stop_many(policy: Steps, rounds: RecordedRounds) -> Bools:
-    """Return whether the rule stops each round at the arm it has reached; learn nothing.
+    """Return whether the rule stops each round at the arm that it has reached; learn nothing.
 
-    For rounds that advance together, arm by arm, as ``answered`` increases. Call it at every arm of
-    a round, in order; a randomised rule draws again at each.
+    Use it for rounds that advance together, arm by arm, with increasing ``answered``. Call it at
+    every arm of a round, in order; a randomised rule makes a new draw at each.
     """
     record = validation.checked_rounds(rounds, policy.cascade, policy.uses_context)
     return policy.engine.rule_stops(record) < record.answered
 
 
 def explore_many(policy: Steps, n: int) -> Bools:
-    """Draw which of n rounds explore: go to the last arm, regardless of the rule."""
+    """Draw which of n rounds explore, that is, run every arm regardless of the rule."""
     return policy.engine.explore(n)
 
 
 def checked_contexts(policy: Steps, contexts: ArrayLike) -> NDArray[Any]:
-    """Return a copy of the contexts as a table; raise if any row is invalid."""
+    """Return a copy of the contexts as a table; raise if a row is invalid."""
     if policy.features is not None:
         policy.features.rows(contexts)
         return np.array(contexts, dtype=np.float64)
@@ -223,7 +223,7 @@ def checked_contexts(policy: Steps, contexts: ArrayLike) -> NDArray[Any]:
 
 
 def _checked_labels(policy: Steps, labels: ArrayLike | None, n: int) -> NDArray[Any] | None:
-    """Return the labels of n rounds, or None; raise if the policy does not request labels."""
+    """Return the labels of n rounds, if any; raise if the policy does not request labels."""
     if labels is None:
         return None
     if not policy.asks_for_labels:
@@ -231,5 +231,7 @@ def _checked_labels(policy: Steps, labels: ArrayLike | None, n: int) -> NDArray[
         advice = f"create it with labels=, for example {kind}(cascade, …, labels=100)"
         if not policy.learns_from_labels:
             advice = "use USSLaplace or USSPD"
-        raise InvalidParameterError(f"labels= was passed, but {kind} requests no labels; {advice}")
+        raise InvalidParameterError(
+            f"labels= was passed, but this {kind} does not request labels; {advice}"
+        )
     return validation.label_column(labels, n)

@@ -25,9 +25,9 @@ from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.policies.validation import disagreements, learned_arms, learned_end
 from stopwise.records import Decision, Label, LabelRequest, Observation, RecordedRounds
 
-ROUNDS = 60  # per check; more than the forced rounds of most policies
+ROUNDS = 60  # per check; more than most policies have forced rounds
 REPEATS = 5  # decisions per context
-OUTPUT_PAIRS: tuple[tuple[Hashable, Hashable], ...] = (  # interchangeable pairs of outputs
+OUTPUT_PAIRS: tuple[tuple[Hashable, Hashable], ...] = (  # a policy must treat all these pairs alike
     (0, 1),
     ("spam", "ham"),
     ((1, "a"), (1, "b")),
@@ -37,7 +37,7 @@ OUTPUT_PAIRS: tuple[tuple[Hashable, Hashable], ...] = (  # interchangeable pairs
 
 
 class World(NamedTuple):
-    """Rounds for the checks: contexts, the outputs of all arms (n, K), and the right answers."""
+    """Rounds for the checks: contexts, outputs of all arms (n, K), and right answers."""
 
     contexts: NDArray[Any]
     outputs: Ints
@@ -45,24 +45,24 @@ class World(NamedTuple):
 
     @property
     def right(self) -> Bools:
-        """Which arms were right, (n, K)."""
+        """Whether each arm was right in each round, of shape (n, K)."""
         return self.outputs == self.labels[:, None]
 
 
 def check_policy(policy: Policy, contexts: ArrayLike | None = None) -> None:
     """Check that a policy follows the protocol; raise PolicyCheckError if it does not.
 
-    The check uses deep copies and does not change the policy. It covers decisions, outputs of any
-    type, disagreements without outputs, batches compared with single rounds, rounds step by step,
-    labels, and saving if `Policy.state` is implemented. It does not measure how well a policy
-    learns; use `simulate` for that.
+    The checks run on deep copies, so they do not change the policy. They cover decisions, outputs
+    of any type, disagreements without outputs, rounds decided step by step, labels, whether batches
+    give the same results as single rounds, and saving (if `Policy.state` is implemented). They do
+    not measure how well a policy learns; use `simulate` for that.
 
     Parameters
     ----------
     policy : Policy
-        Your own policy, or any other.
+        The policy to check.
     contexts : array_like of shape (n, context_dim), optional
-        Valid contexts. By default they are drawn from [−1, 1], with the dimension of
+        Valid contexts. By default, values drawn from [−1, 1], with the dimension of
         ``policy.features``.
 
     Examples
@@ -139,7 +139,7 @@ def _check_decisions(policy: Policy, world: World) -> None:
         )
         _expect(
             type(rule_stop) is int and 0 <= rule_stop <= stop,
-            f"Decision.rule_stop must be an arm up to the stop, {stop}, got {rule_stop!r}",
+            f"Decision.rule_stop must be an arm from 0 to the stop ({stop}), got {rule_stop!r}",
         )
         arm, cost = cascade.names[stop], cascade.cost(stop)
         _expect(
@@ -155,8 +155,8 @@ def _check_that_decide_learns_nothing(policy: Policy, world: World) -> None:
     twin = copy.deepcopy(policy)
     _expect(
         _stops(copy.deepcopy(policy), world) == _stops(twin, world),
-        "two copies decide differently for the same contexts; draw from a generator that belongs "
-        "to the policy, not from a global one",
+        "two copies of the policy decide differently for the same contexts; if decide is random, "
+        "draw from a generator stored in the policy, not from a global one",
     )
     before = _data(policy)
     for x in world.contexts:
@@ -193,8 +193,8 @@ def _check_outputs_of_any_type(policy: Policy, world: World) -> None:
             twins[0],
             twin,
             world,
-            "outputs must be compared only by equality, so a policy must learn the same from 0 and "
-            "1 as from other pairs of values",
+            "outputs must be compared only by equality, so a policy must learn the same from the "
+            "outputs 0 and 1 as from any other two values",
         )
 
 
@@ -230,14 +230,15 @@ def _check_rounds_in_progress(policy: Policy, world: World) -> None:
         answered = min(decision.stop + 1, fails_at)
         _expect(
             len(current.outputs) == answered,
-            f"a round from start(x) must run as many arms as decide(x) says, {answered}, but ran "
-            f"{len(current.outputs)}",
+            f"a round from start(x) must run as many arms as decide(x) decides ({answered}), but "
+            f"ran {len(current.outputs)}",
         )
         if answered:
             rule_stop = min(decision.rule_stop, answered - 1)
             with _calling("observe"):
                 at_once.observe(x, outputs[:answered], rule_stop=rule_stop)
-    _expect_same(at_once, stepwise, world, "a round step by step must be learned like observe")
+    text = "a round played step by step must teach the policy the same as observe"
+    _expect_same(at_once, stepwise, world, text)
 
 
 # -- many rounds ------------------------------------------------------------------------------
@@ -252,11 +253,11 @@ def _check_many_decisions(policy: Policy, world: World) -> None:
         stops, _ = batch.decide_batch(both, world.contexts)
     _expect(
         rule_stops == [decision.rule_stop for decision in decisions],
-        "decide_many must return the rule_stop of decide for every row",
+        "decide_many must return the same rule_stop as decide for every row",
     )
     _expect(
         stops.tolist() == [decision.stop for decision in decisions],
-        "decide_batch must return the stop of decide for every row",
+        "decide_batch must return the same stop as decide for every row",
     )
 
 
@@ -266,14 +267,16 @@ def _check_runs(policy: Policy, world: World) -> None:
     labels = world.labels if policy.asks_for_labels else None
     with _calling("run"):
         stops = by_outputs.run(world.contexts, world.outputs, labels=labels).tolist()
-    _expect(stops == expected, "run must stop where decide and observe stop, round by round")
+    _expect(stops == expected, "run must return the same stops as single rounds")
     _expect_same(single, by_outputs, world, "run must learn the same as single rounds")
     if not policy.asks_for_labels:
         differ = disagreements(world.outputs, policy.cascade)
         with _calling("run"):
             stops = by_pairs.run(world.contexts, differ=differ).tolist()
-        _expect(stops == expected, "run with differ= must stop where it stops with outputs")
-        _expect_same(by_outputs, by_pairs, world, "run with differ= must learn the same")
+        _expect(stops == expected, "run with differ= must return the same stops as with outputs")
+        _expect_same(
+            by_outputs, by_pairs, world, "run with differ= must learn the same as with outputs"
+        )
 
 
 def _check_recorded_rounds(policy: Policy, world: World) -> None:
@@ -293,7 +296,7 @@ def _check_recorded_rounds(policy: Policy, world: World) -> None:
                 _learn_label(single, label)
     with _calling("run_recorded"):
         stops = many.run_recorded(record).tolist()
-    _expect(stops == expected, "run_recorded must stop where decide and learn stop")
+    _expect(stops == expected, "run_recorded must return the same stops as decide and learn")
     _expect_same(single, many, world, "run_recorded must learn the same as single rounds")
 
 
@@ -342,7 +345,7 @@ def _check_that_a_label_changes_nothing(
             policy.label(done, answer)
     except LabelsNotSupportedError:
         same = _stops(copy.deepcopy(policy), world) == before
-        _expect(same, "an unsupported label must change nothing")
+        _expect(same, "if label raises LabelsNotSupportedError, it must change nothing")
         return
     raise PolicyCheckError(
         "label must raise LabelsNotSupportedError unless learn_label is implemented"
@@ -350,7 +353,7 @@ def _check_that_a_label_changes_nothing(
 
 
 def _finished(policy: Policy, world: World, t: int) -> RoundInProgress:
-    """Play and learn a round step by step."""
+    """Play round t step by step, let the policy learn from it, and return it."""
     with _calling("start, next, give and learn"):
         current = policy.start(world.contexts[t])
         while (arm := current.next()) is not None:
@@ -375,12 +378,12 @@ def _check_saving(policy: Policy, world: World) -> None:
         value: Any = array
         if not isinstance(value, np.ndarray):
             raise PolicyCheckError(
-                f"state must return arrays by name, got {type(value).__name__} for {name!r}"
+                f"state must map names to arrays, got {type(value).__name__} for {name!r}"
             )
         stored = array.dtype.newbyteorder("<").str
         _expect(
             stored in DTYPES,
-            f"state()[{name!r}] must be of type float64, int64, int32 or uint8, got {array.dtype}",
+            f"state()[{name!r}] must have dtype float64, int64, int32 or uint8, got {array.dtype}",
         )
     saved = {name: array.copy() for name, array in arrays.items()}
     restored = _untrained(policy)
@@ -392,7 +395,7 @@ def _check_saving(policy: Policy, world: World) -> None:
     _expect_same(policy, restored, world, text)
     _expect(
         all(_equal(array, saved[name]) for name, array in arrays.items()),
-        "state must return copies, but its arrays changed when the policy learned",
+        "state must return copies, but the arrays changed when the policy learned",
     )
     untrained = _untrained(policy)
     before = _stops(copy.deepcopy(untrained), world)
@@ -443,21 +446,22 @@ def _contexts(policy: Policy, contexts: ArrayLike | None, rng: np.random.Generat
         return table[np.arange(ROUNDS) % len(table)]
     if policy.features is None:
         raise InvalidParameterError(
-            f"{type(policy).__name__} has no features to draw contexts for; pass contexts= with "
-            "valid contexts"
+            f"{type(policy).__name__} has no features, so the dimension of its contexts is "
+            "unknown; pass valid contexts as contexts="
         )
     table = rng.uniform(-1, 1, (ROUNDS, policy.features.context_dim))
     try:
         policy.features.rows(table)
     except InvalidContextError as error:
         raise InvalidParameterError(
-            f"contexts in [−1, 1] are invalid for these features ({error}); pass contexts="
+            f"these features reject contexts drawn from [−1, 1] ({error}); pass valid contexts as "
+            "contexts="
         ) from error
     return table
 
 
 def _recorded(policy: Policy, world: World) -> RecordedRounds:
-    """Return the rounds as a record in which some arms did not run or failed."""
+    """Return the rounds as recorded rounds in which some arms did not run or failed."""
     rng, n_arms = np.random.default_rng(1), policy.cascade.n_arms
     labelled = policy.asks_for_labels
     return RecordedRounds(
@@ -472,7 +476,7 @@ def _recorded(policy: Policy, world: World) -> RecordedRounds:
 
 @contextmanager
 def _calling(call: str, *expected: type[Exception]) -> Generator[None]:
-    """Raise PolicyCheckError if a call raises an unexpected error."""
+    """Raise PolicyCheckError if the code in the block raises an unexpected error."""
     try:
         yield
     except (PolicyCheckError, *expected):
@@ -528,13 +532,13 @@ def _checked_request(policy: Policy, request: object, name: str) -> LabelRequest
         )
     _expect(
         policy.asks_for_labels,
-        f"{name} returned a LabelRequest, but asks_for_labels is False; override it",
+        f"{name} returned a LabelRequest, but asks_for_labels is False; override asks_for_labels",
     )
     return request
 
 
 def _learn_round(policy: Policy, world: World, t: int, decision: Decision) -> None:
-    """Let a policy observe a round, and learn its label if requested."""
+    """Let a policy observe a round, and learn from its label if it requests one."""
     stop, rule_stop = decision.stop, decision.rule_stop
     x, outputs = world.contexts[t], world.outputs[t, : stop + 1].tolist()
     explored = rule_stop if rule_stop < stop else None

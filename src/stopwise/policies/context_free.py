@@ -19,9 +19,9 @@ from stopwise.records import Decision, Observation, PairEvidence, RecordedRounds
 
 
 class ContextFreePolicy(Policy):
-    """Base class of policies that ignore the context.
+    """Base class for policies that ignore the context.
 
-    Subclasses implement `decide` for a single round and `_stops` for a batch.
+    Subclasses implement `decide` for single rounds and `_stops` for batches.
     """
 
     uses_context: ClassVar[bool] = False
@@ -48,10 +48,10 @@ class ContextFreePolicy(Policy):
 
     @abstractmethod
     def _stops(self, differ: Disagreements) -> Ints:
-        """Play rounds in order and return their stops; learn, but do not count the rounds."""
+        """Play rounds in order, learn from them, and return their stops, without counting them."""
 
     def learn(self, observation: Observation) -> None:
-        """Count a round."""
+        """Increase the number of rounds by one."""
         self._rounds += 1
 
     def __repr__(self) -> str:
@@ -67,7 +67,7 @@ class ContextFreePolicy(Policy):
 
 
 class CountingEngine(BatchEngine):
-    """Play complete rounds in one call, and incomplete ones one by one."""
+    """Play complete rounds in one call, and incomplete rounds one by one."""
 
     def __init__(self, policy: ContextFreePolicy) -> None:
         super().__init__(policy)
@@ -86,15 +86,15 @@ def saved_count(state: Mapping[str, NDArray[Any]], name: str) -> int:
     """Return a count from a saved state; raise ValueError if it is invalid."""
     array = state[name]
     if array.dtype != np.int64 or array.shape != (1,) or array[0] < 0:
-        raise ValueError(f"invalid number of {name}")
+        raise ValueError(f"invalid count {name!r}")
     return int(array[0])
 
 
 class PairCounts(ContextFreePolicy):
-    """Base class of policies that count, for every pair, observations and disagreements.
+    """Base class for policies that count the observations and disagreements of every pair.
 
-    The stopping test is that of USS-PD, with an upper bound per pair from its counts. ``strength``
-    is the constant of USS-UCB; None draws from a Beta distribution instead (USS-TS).
+    The stopping test is that of USS-PD, with an upper bound computed from each pair's counts.
+    ``strength`` is USS-UCB's parameter a; None draws from a Beta distribution instead (USS-TS).
     """
 
     def __init__(self, cascade: Cascade, strength: float | None = None, seed: int = 0) -> None:
@@ -126,7 +126,7 @@ class PairCounts(ContextFreePolicy):
         )
 
     def disagreement(self) -> Floats:
-        """Return p̂_ij, the share of disagreements (NaN for pairs that were never observed)."""
+        """Return p̂_ij, each pair's share of disagreements (NaN if it was never observed)."""
         state = self.state()
         with np.errstate(invalid="ignore"):
             return state["disagreed"] / state["n"]
@@ -143,7 +143,7 @@ class PairCounts(ContextFreePolicy):
         return stops
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return the counts and the random state as arrays by name."""
+        """Return the counts and the state of the random generator, as arrays by name."""
         rounds, revealed, disagreed, random = self._counts.state()
         return {
             "rounds": np.array([rounds], dtype=np.int64),
@@ -158,7 +158,7 @@ class PairCounts(ContextFreePolicy):
         shapes = {"rounds": (1,), "n": (n_arms,), "disagreed": (n_arms, n_arms), "random": (4,)}
         for name, shape in shapes.items():
             if state[name].dtype != np.int64 or state[name].shape != shape:
-                raise ValueError(f"{name} is {state[name].dtype}{state[name].shape}")
+                raise ValueError(f"invalid type {state[name].dtype}{state[name].shape} of {name}")
         rounds, n, disagreed, random = (state[name] for name in shapes)
         valid = (
             (np.diff(np.concatenate([rounds, n, [0]])) <= 0).all()  # deeper arms run less often
@@ -181,16 +181,16 @@ class PairCounts(ContextFreePolicy):
 
 
 class USSUCB(PairCounts):
-    """USS-UCB: upper confidence bounds on the pairs' overall disagreement.
+    """USS-UCB: upper confidence bounds on how often each pair disagrees, without contexts.
 
     ::
 
         index_ij = p̂_ij + √(a·ln t / n_j)
         stop at the first arm i with  C_j − C_i > index_ij  for all j > i
 
-    t is the number of this round, from 1; n_j counts the rounds that revealed arm j (∞ bonus
-    while it is 0). ``a`` > 0 is the strength of exploration; 0.5 is the constant in Hoeffding's
-    inequality.
+    t is the number of the current round, from 1. n_j is the number of rounds in which arm j ran;
+    while it is 0, the index is infinite. ``a`` > 0 is the strength of exploration; 0.5 is the
+    constant in Hoeffding's inequality.
 
     Examples
     --------
@@ -210,15 +210,15 @@ class USSUCB(PairCounts):
 
 
 class USSTS(PairCounts):
-    """USS-TS: Thompson sampling on the pairs' overall disagreement.
+    """USS-TS: Thompson sampling on how often each pair disagrees, without contexts.
 
     ::
 
         draw  q_ij ~ Beta(1 + disagreements_ij, 1 + agreements_ij)
         stop at the first arm i with  C_j − C_i > q_ij  for all j > i
 
-    Every decision draws all pairs i < j in the order of ``cascade.pairs()``, wherever it stops,
-    from the policy's own random stream, which starts from ``seed``.
+    Every decision makes a draw for all pairs i < j in the order of ``cascade.pairs()``, wherever it
+    stops. The draws come from the policy's own generator, seeded with ``seed``.
 
     Examples
     --------

@@ -15,8 +15,8 @@ from stopwise.policies.registry import policy_class, takes
 def make(name: str, cascade: Cascade, **parameters: Any) -> Policy:
     """Create a policy by name, such as "uss-pd" (see ``POLICIES``).
 
-    ``features``, ``context_dim`` and ``reveals`` are ignored by policies whose constructors do not
-    take them.
+    Policies whose constructors do not take ``features``, ``context_dim`` or ``reveals`` ignore
+    them.
 
     Examples
     --------
@@ -34,11 +34,11 @@ def load(
     cascade: Cascade | None = None,
     features: FeaturesLike | None = None,
 ) -> Policy:
-    """Load a saved policy, which continues bit for bit.
+    """Load a saved policy, which continues bit for bit where it left off.
 
-    Raises `CascadeMismatchError` if ``cascade`` differs from the saved one. ``features`` are
-    required if the policy used a custom feature map, whose code is not saved; otherwise they are
-    compared with the saved description.
+    Raises `CascadeMismatchError` if ``cascade`` is passed and differs from the saved one.
+    ``features`` are required if the policy uses a custom feature map, because its code is not
+    saved; otherwise, if passed, they are compared with the saved description.
 
     Examples
     --------

@@ -24,7 +24,7 @@ def label_of(
 ) -> Label | None:
     """Return the validated label of a round, or None if none of its arms answered.
 
-    Pass the right ``answer``, which is compared with the outputs, or ``right``.
+    Pass either the right ``answer``, which is compared with the outputs, or ``right``.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def observation_of(
     n_arms: int,
     rule_stop: int | None = None,
 ) -> Observation:
-    """Return the observation of a round; ``rule_stop`` defaults to its stop.
+    """Return the observation of a round; ``rule_stop`` defaults to the round's stop.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def observation_of(
 def recorded_observation(
     rounds: RecordedRounds, t: int, stop: int, rule_stop: int, n_arms: int
 ) -> Observation:
-    """Return the observation of a recorded round that ends at ``stop``."""
+    """Return the observation of recorded round t if it ends at ``stop``."""
     differ = square(rounds.differ[t] > 0, n_arms)[: stop + 1, : stop + 1]
     return Observation(rounds.contexts[t], stop, rule_stop, differ)
 
@@ -91,7 +91,7 @@ def recorded_label(
     request: LabelRequest | None,
     n_arms: int,
 ) -> Label | None:
-    """Return the label of a recorded round that ends at ``stop``, or None if it has none."""
+    """Return the label of recorded round t if it ends at ``stop``, or None if it has no label."""
     if rounds.right is None or rounds.labelled is None or not rounds.labelled[t]:
         return None
     observation = recorded_observation(rounds, t, stop, rule_stop, n_arms)
@@ -99,13 +99,13 @@ def recorded_label(
 
 
 def check_label(label: Label, n_arms: int) -> None:
-    """Raise if a label does not fit its round, or the round does not fit the cascade."""
+    """Raise if a label does not match its round, or the round does not match the cascade."""
     check_observation(label.observation, n_arms)
     _checked_right(label.right, label.observation.stop + 1)
 
 
 def check_observation(observation: Observation, n_arms: int) -> None:
-    """Raise if a round does not fit the cascade."""
+    """Raise if an observation does not match the cascade."""
     stop = checked_stop(observation.stop, n_arms)
     checked_stop(observation.rule_stop, n_arms, "rule_stop")
     shape = np.shape(observation.differ)
@@ -119,13 +119,14 @@ def check_observation(observation: Observation, n_arms: int) -> None:
 def _equal_to(answer: Hashable, outputs: Sequence[Hashable]) -> tuple[bool, ...]:
     if not comparable(answer):
         raise InvalidOutputsError(
-            f"a label must be a hashable value like the outputs, got {short_repr(answer)}"
+            f"a label must be a hashable value of the same kind as the outputs, got "
+            f"{short_repr(answer)}"
         )
     return tuple(bool(output == answer) for output in outputs)
 
 
 def _checked_right(right: object, n: int) -> tuple[bool, ...]:
-    """Return ``right`` as booleans; validate types at run time for untyped callers."""
+    """Return ``right`` as booleans; raise if it is not a sequence of n booleans."""
     values = list(cast(Sequence[object], right)) if np.iterable(right) else None
     if values is None or len(values) != n:
         raise InvalidOutputsError(

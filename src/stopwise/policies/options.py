@@ -11,10 +11,10 @@ from stopwise.features import BoundFeatures, FeaturesLike, Standard, bind, stage
 
 SMALLEST_RIDGE = 1e-9  # keeps H positive definite in double precision after 10⁶ rounds
 MOST_FORCED = (1 << 53) - 1  # exact as a double
-EXPLORED = 0.06  # default initial share of rounds that explore (heuristic, by simulation)
-COUNTED = 4096  # distinct rows per stop that the engine counts regardless of `memory`
+EXPLORED = 0.06  # default initial share of rounds that explore (heuristic, chosen by simulation)
+COUNTED = 4096  # distinct rows per stop that the engine counts even beyond `memory`
 MOST_FITTED = 66  # maximum number of features of a `Standard` map of degree 2
-WIDE = 250  # features from which a round takes more than about 10 ms (docs/features.md)
+WIDE = 250  # with more features, a round takes over about 10 ms (docs/features.md)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,17 +59,17 @@ class Options:
     def _check_combinations(self) -> None:
         if self.half_life is not None and self.memory is not None:
             raise InvalidParameterError(
-                "half_life and memory cannot be combined; a half-life also bounds memory"
+                "half_life and memory cannot be combined; half_life alone already bounds memory"
             )
         if self.half_life is not None and self.forced_rounds == "auto":
             raise InvalidParameterError(
-                'forced_rounds="auto" cannot be combined with half_life, because V may never grow '
-                "enough; pass a number"
+                'forced_rounds="auto" cannot be combined with half_life, because forgetting may '
+                "keep V too small forever; pass a number"
             )
         if self.transitive and self.reveals is not None:
             raise InvalidParameterError(
-                "transitive=True cannot be combined with reveals=, because it needs the complete "
-                "context from the start"
+                "transitive=True cannot be combined with reveals=, because transitivity needs the "
+                "complete context from the start; omit one of them"
             )
         if self.answers is not None and self.reveals is None:
             raise InvalidParameterError(
@@ -85,16 +85,17 @@ class Options:
         if context_dim is None:
             if self.reveals is None:
                 raise InvalidParameterError(
-                    "context_dim is required: the number of values in a context, for example "
+                    "context_dim (the number of values in a context) is required, for example "
                     "context_dim=8"
                 )
             context_dim = 0
         bound = bind(features, context_dim, cascade.n_arms, stages)
         if (wide := bound.n_features) > WIDE:
             warnings.warn(
-                f"{wide:,} features make rounds slow: about {35 * (wide / 384) ** 3:,.0f} ms each "
-                "once there are as many rounds as features, growing with the cube. Use a lower "
-                "degree, Polynomial.independent(X), or a projection to about 50 features",
+                f"{wide:,} features make rounds slow (about {35 * (wide / 384) ** 3:,.0f} ms each "
+                "after as many rounds as features). The time grows with the cube of the number of "
+                "features; use a lower degree, Polynomial.independent(X), or a projection to about "
+                "50 features",
                 WideFeaturesWarning,
                 stacklevel=4,
             )
@@ -107,12 +108,12 @@ class Options:
         return EXPLORED if always or self.labels or self.reveals is not None else 0.0
 
     def most_rows(self, features: BoundFeatures, n_pairs: int) -> int | None:
-        """Return how many rows of features may be stored one by one, or None for all."""
+        """Return how many rows of features may be stored individually, or None for all."""
         if self.memory is None:
             return None
         assert isinstance(self.memory, int)
         width = features.width
-        if features.self_scaling:  # they may become wider
+        if features.self_scaling:  # refitting may add features
             width = max(width, MOST_FITTED * len(features.maps))
         row, counted = 8 * width + n_pairs / 8, 8 * width + 4 * n_pairs + 48
         least = COUNTED * features.n_arms * counted + 1024 * row

@@ -36,8 +36,8 @@ from stopwise.records import (
 
 Estimate = TypeVar("Estimate")
 
-MAX_CODED = 1024  # cached combinations of outputs; classifiers have few
-TEXT = (str, bytes)  # iterable, but not sequences of outputs
+MAX_CODED = 1024  # combinations of outputs in the cache; classifiers have few
+TEXT = (str, bytes)  # types that are iterable, but are not sequences of outputs
 
 
 class PairwisePolicy(Policy):
@@ -53,7 +53,7 @@ class PairwisePolicy(Policy):
         self.rule = rule
         self.options = options
         self._configured = options.bound_features(cascade)
-        # Features that a Python function computes are passed to the engine as rows.
+        # If a Python function computes the features, the engine gets rows of features.
         self._passes_rows = not self._configured.native_maps.complete
         self._learner = self._new_learner()
         self._fitted = 0, self._configured  # number of fits, fitted features
@@ -62,7 +62,7 @@ class PairwisePolicy(Policy):
         self._on_change: Callable[[Change], object] | None = None
 
     def _new_learner(self) -> native.Learner:
-        """Return an untrained learner."""
+        """Return an untrained engine learner for the current features."""
         options, features = self.options, self._configured
         forced, n_pairs = options.forced_rounds, len(self.cascade.pairs())
         return native.Learner(
@@ -81,7 +81,7 @@ class PairwisePolicy(Policy):
 
     @property
     def features(self) -> BoundFeatures:  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
-        """The feature maps, with the latest scaling."""
+        """The feature maps, with their current scaling."""
         fits, features = self._fitted
         if fits != self._learner.fits:
             fits, maps = self._learner.fitted_maps()
@@ -91,13 +91,13 @@ class PairwisePolicy(Policy):
 
     @property
     def reveals(self) -> tuple[int, ...] | None:
-        """Number of values that each arm but the last adds; None without ``reveals``."""
+        """How many values each arm but the last adds to the context; None without ``reveals``."""
         return None if self._configured.stages is None else self._configured.stages.reveals
 
     # -- one round --------------------------------------------------------------------------------
 
     def decide(self, x: ArrayLike | None) -> Decision:
-        """Return how deep to go for context ``x``; learns nothing."""
+        """Return how deep to go for context ``x``; learn nothing."""
         trace = None if self._passes_rows else self._learner.decide(x)
         if trace is None:  # not a plain array, or invalid
             trace = self._learner.decide(self._configured.engine_input(x))
@@ -143,9 +143,9 @@ class PairwisePolicy(Policy):
     def learn_label(self, label: Label) -> None:
         """Learn which arms of a finished round were right (see `Policy.label`).
 
-        Where arms i < j disagree, labels estimate the gain g_ij(x) of continuing: how much more
-        often j is right there than i. Continuing then corrects p_ij·g_ij, and the rule becomes
-        C_j − C_i > UCB(p_ij)·UCB(g_ij).
+        Labels estimate the gain g_ij(x) of continuing: when arms i < j disagree, how much more
+        often j is right than i. Continuing from i to j then lowers the error rate by p_ij·g_ij, and
+        the rule becomes C_j − C_i > UCB(p_ij)·UCB(g_ij).
         """
         if not self.rule.takes_labels:
             super().learn_label(label)
@@ -187,7 +187,7 @@ class PairwisePolicy(Policy):
         )
 
     def _result(self, learned: native.Learned) -> LabelRequest | None:
-        """Report changes and return the label request."""
+        """Report detected changes, and return the label request, if any."""
         request = learned.request
         if self._on_change is not None:
             self._report(learned.changes)
@@ -208,8 +208,8 @@ class PairwisePolicy(Policy):
         values = flat_numbers(x)
         if not features.dim_at(n - 1) <= len(values) <= features.context_dim:
             raise InvalidContextError(
-                f"the context of a round in which {n} arms ran must have at least "
-                f"{features.dim_at(n - 1)} values, got {len(values)}"
+                f"the context of a round in which {n} arms ran must have {features.dim_at(n - 1)} "
+                f"to {features.context_dim} values, got {len(values)}"
             )
         context = np.zeros(features.context_dim)
         context[: len(values)] = values
@@ -234,8 +234,8 @@ class PairwisePolicy(Policy):
     def watch(self, on_change: Callable[[Change], object]) -> None:
         """Register a callback for changes in how often two arms disagree (docs/drift.md).
 
-        It runs in the thread that lets the policy learn. Saving keeps the detector's state but not
-        the callback: register it again after loading.
+        The callback runs in the thread in which the policy learns. Saving keeps the detector's
+        state but not the callback; register it again after loading.
 
         Examples
         --------
@@ -251,12 +251,12 @@ class PairwisePolicy(Policy):
 
     @property
     def learns_from_labels(self) -> bool:
-        """Whether `label` is supported."""
+        """Whether the policy supports `label`."""
         return self.rule.takes_labels
 
     @property
     def asks_for_labels(self) -> bool:
-        """Whether rounds may have a `LabelRequest`."""
+        """Whether the policy may return a `LabelRequest` after a round."""
         return self.options.labels > 0
 
     @property
@@ -271,11 +271,11 @@ class PairwisePolicy(Policy):
         return LabelCounts(learner.requested, learner.labels, learner.missing, learner.fixed_depth)
 
     def theta(self, i: int, j: int) -> Floats:
-        """Return θ̂_ij, the exact estimate of a pair from all observations so far."""
+        """Return θ̂_ij, a pair's exact estimate from all observations so far."""
         return _converged(self._learner.theta(self._pair(i, j)))
 
     def gram(self, i: int, j: int) -> tuple[Floats, Floats]:
-        """Return V_ij and its inverse, which is huge in unobserved directions."""
+        """Return V_ij and its inverse, whose entries are huge in unobserved directions."""
         return self._learner.gram(self._pair(i, j))
 
     def observations(self, i: int, j: int) -> int:
@@ -283,7 +283,7 @@ class PairwisePolicy(Policy):
         return int(self._learner.observations(self._pair(i, j)))
 
     def radius(self, i: int, j: int) -> float:
-        """Return the rule's current radius for a pair: α, β_ij or z_t."""
+        """Return the rule's current radius for a pair (α, β_ij or z_t, depending on the rule)."""
         return self._learner.radius(self._pair(i, j))
 
     def _pair(self, i: int, j: int) -> int:
@@ -305,10 +305,11 @@ class PairwisePolicy(Policy):
 
     @property
     def effort(self) -> dict[str, int]:
-        """Counters of the work for exact decisions (docs/certificate.md).
+        """Counters of the work done for exact decisions (docs/certificate.md).
 
-        ``passes`` over the history, ``hessians`` computed and ``rows_visited`` for them,
-        ``rows_stored`` now, and decisions ``settled`` without a certificate, normally none.
+        ``passes`` counts passes over the history, ``hessians`` the Hessians computed,
+        ``rows_visited`` the rows read for them, and ``rows_stored`` the rows currently stored.
+        ``settled`` counts decisions made without a certificate, normally 0.
         """
         return self._learner.effort
 
@@ -335,7 +336,7 @@ class PairwisePolicy(Policy):
         return f"{super().__repr__()} after {self.rounds} rounds"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Omit the callback and the cached outputs, which may not be picklable."""
+        """Return the state without the callback and the output cache, which may not pickle."""
         return {**self.__dict__, "_learner": self._learner.save(), "_on_change": None, "_codes": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -345,7 +346,7 @@ class PairwisePolicy(Policy):
 
 
 class PairwiseBatch(BatchEngine):
-    """Play many rounds of a pairwise policy in one call of the engine."""
+    """Play many rounds of a pairwise policy in one call to the engine."""
 
     def __init__(
         self,
@@ -384,19 +385,19 @@ class PairwiseBatch(BatchEngine):
         return stops
 
     def observe(self, record: RecordedRounds, arms: Ints, rule_stops: Ints) -> None:
-        """Learn from the first ``arms`` of each round (0: skip it) without deciding."""
+        """Learn from the first ``arms[t]`` arms of each round t, skipping rounds with 0."""
         contexts, differ = self._engine_contexts(record), np.ascontiguousarray(record.differ)
         self._report(self._learner.learn(contexts, differ, arms, rule_stops))
 
     def decide(self, X: ArrayLike) -> tuple[Ints, Ints]:
-        """Return the stop of every row, and where the rule itself stops."""
+        """Return the stop of every row, and the rule's own stop."""
         contexts = self._features.engine_inputs(X)
         stops, rule_stops = np.empty((2, len(contexts)), dtype=np.int64)
         self._learner.decide_many(contexts, stops, rule_stops)
         return stops, rule_stops
 
     def rule_stops(self, X: ArrayLike | RecordedRounds) -> Ints:
-        """Return where the rule stops for every row; only randomised rules draw."""
+        """Return the rule's own stop for every row; only randomised rules make draws."""
         if isinstance(X, RecordedRounds):
             contexts, differ, answered = self._engine_contexts(X), X.differ, X.answered
         else:
@@ -409,13 +410,13 @@ class PairwiseBatch(BatchEngine):
         return stops
 
     def explore(self, n: int) -> Bools:
-        """Draw which of n rounds explore: go to the last arm, regardless of the rule."""
+        """Draw which of n rounds explore, that is, run every arm regardless of the rule."""
         explored = np.zeros(n, dtype=np.uint8)
         self._learner.explore_many(explored)
         return explored.view(np.bool_)
 
     def _engine_contexts(self, record: RecordedRounds) -> Floats:
-        """Return the engine's input for recorded rounds; validate all before playing any."""
+        """Return the engine's input for recorded rounds; raise if any of them is invalid."""
         features = self._features
         if not features.native_maps.complete:
             return features.engine_inputs(record.contexts)
@@ -435,7 +436,7 @@ def _converged(estimate: Estimate | None) -> Estimate:
     """Return an estimate; raise if it did not converge."""
     if estimate is None:
         raise StopwiseError(
-            "the estimate did not converge, because the data are nearly separable; use a larger "
-            "ridge"
+            "the estimate did not converge because the data are nearly separable; use a larger "
+            "ridge="
         )
     return estimate

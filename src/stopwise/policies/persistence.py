@@ -1,11 +1,11 @@
-"""The file format of policies.
+"""The file format of saved policies.
 
     8 bytes   b"STOPWISE"
     4 bytes   version of the format, little-endian
     32 bytes  SHA-256 of the body
-    body      msgpack: the description of the policy, and its arrays as raw little-endian bytes
+    body      msgpack: the policy's description, and its arrays as raw little-endian bytes
 
-Loading executes no code, and verifies the checksum and all shapes first.
+Loading verifies the checksum and all shapes, and never executes code from the file.
 """
 
 import hashlib
@@ -48,13 +48,13 @@ class _Saved(msgspec.Struct, frozen=True, omit_defaults=True):
     cascade: dict[str, Any]
     parameters: dict[str, Any]
     features: dict[str, Any] | None
-    probes: list[list[float]] | None  # features of two fixed contexts, to detect other functions
+    probes: list[list[float]] | None  # features of two fixed contexts, to detect changed functions
     arrays: dict[str, _Array]
-    encoding: dict[str, Any] | None = None  # of raw columns as contexts
+    encoding: dict[str, Any] | None = None  # how raw columns become contexts
 
 
 class Saveable(Protocol):
-    """The part of a policy that is saved."""
+    """The policy methods that saving needs."""
 
     name: ClassVar[str]
     cascade: Cascade
@@ -89,9 +89,9 @@ def save(policy: Saveable, path: "str | os.PathLike[str]") -> None:
     kind = type(policy)
     if POLICIES.get(policy.name) is not kind:
         raise PersistenceError(
-            f"{kind.__name__} is not registered as {policy.name!r}, so it could not be loaded; set "
-            f"a unique name and register it: stopwise.POLICIES[{kind.__name__}.name] = "
-            f"{kind.__name__}"
+            f"{kind.__name__} is not registered under the name {policy.name!r}, so the file could "
+            f"not be loaded; give the class a unique name and register it: "
+            f"stopwise.POLICIES[{kind.__name__}.name] = {kind.__name__}"
         )
     write_file(Path(path), encode(policy))
 
@@ -103,7 +103,7 @@ def decode(
     cascade: Cascade | None = None,
     features: FeaturesLike | None = None,
 ) -> Any:
-    """Restore a policy from `encode`; errors refer to it as ``path`` (see `load`)."""
+    """Restore a policy from the bytes of `encode`; ``path`` is its name in error messages."""
     saved = _read(path, content)
     if saved.policy not in POLICIES:
         raise CorruptFileError(
@@ -111,13 +111,13 @@ def decode(
             "stopwise.POLICIES before loading them"
         )
     kind = POLICIES[saved.policy]
-    part = "cascade"  # for error messages
+    part = "cascade"  # the part being restored, for error messages
     try:
         saved_cascade = Cascade.from_dict(saved.cascade)
         if cascade is not None and (differences := saved_cascade.differences(cascade)):
             raise CascadeMismatchError(
-                f"{path} was saved for another cascade (saved vs requested): "
-                f"{'; '.join(differences)}. Its estimates apply only to the saved arms and costs; "
+                f"{path} was saved for another cascade (saved vs requested: "
+                f"{'; '.join(differences)}). Its estimates apply only to the saved arms and costs; "
                 "create a new policy for the requested cascade"
             )
         parameters, part = dict(saved.parameters), "features"
@@ -139,17 +139,18 @@ def _read(path: object, content: bytes) -> _Saved:
     if content[: len(MAGIC)] != MAGIC:
         raise CorruptFileError(f"{path} is not a policy saved by Stopwise")
     if len(content) < _HEAD:
-        raise CorruptFileError(f"{path} is truncated within its header")
+        raise CorruptFileError(f"{path} is truncated: its header is incomplete")
     version = int.from_bytes(content[len(MAGIC) : len(MAGIC) + 4], "little")
     if version != VERSION:
         advice = "update Stopwise"
         if version < VERSION:
             advice = (
-                "it was saved before the first release, so create a new policy and train it on "
-                "your log with observe_many"
+                "the file was saved before the first release, so create a new policy and train it "
+                "on your log with observe_many"
             )
         raise UnsupportedVersionError(
-            f"{path} has format {version}, but this version reads format {VERSION}; {advice}"
+            f"{path} has format {version}, but this version of Stopwise reads format {VERSION}; "
+            f"{advice}"
         )
     body = memoryview(content)[_HEAD:]
     if hashlib.sha256(body).digest() != content[_HEAD - 32 : _HEAD]:
@@ -167,7 +168,7 @@ def _packed(array: NDArray[Any]) -> _Array:
 
 def _unpacked(name: str, array: _Array) -> NDArray[Any]:
     if array.dtype not in DTYPES:
-        raise ValueError(f"array {name!r} has the unsupported type {array.dtype!r}")
+        raise ValueError(f"array {name!r} has unsupported dtype {array.dtype!r}")
     values = np.frombuffer(array.data, dtype=array.dtype).reshape(array.shape)
     return values.astype(values.dtype.newbyteorder("="))
 
@@ -179,7 +180,7 @@ def _features(
     features: FeaturesLike | None,
     cascade: Cascade,
 ) -> BoundFeatures:
-    """Return the saved features, or ``features`` if they are equal."""
+    """Return the saved features, or ``features`` if passed; raise if the two differ."""
     spec = saved.features or {}
     if features is None:
         return BoundFeatures.from_spec(spec, stages)  # raises for custom maps
@@ -193,14 +194,15 @@ def _features(
     before, after = _without_names(spec), _without_names(bound.to_spec())
     if before != after or _probes(bound) != saved.probes:
         raise FeaturesMismatchError(
-            f"{path} was saved with other features: {before}, not {after} (or with a function "
-            "that computes other values); pass the same feature map, or create a new policy"
+            f"{path} was saved with features {before}, got {after} (if these look the same, a "
+            "feature function computes different values); pass the same feature map, or create a "
+            "new policy"
         )
     return bound
 
 
 def _without_names(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return a spec without the names of functions, since renaming changes no values."""
+    """Return a spec without function names, since renaming a function changes no values."""
 
     def nameless(fields: dict[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in fields.items() if k != "name"}

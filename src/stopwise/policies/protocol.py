@@ -22,15 +22,15 @@ from stopwise.records import Decision, Label, LabelRequest, Observation, Recorde
 class Policy(ABC):
     """Decides how deep to go in a cascade, and learns from the outputs of the arms that ran.
 
-    Subclasses implement `decide` and `learn`; `Runner`, replay, `simulate` and the batch methods
-    need nothing else. Implement `learn_label` to accept labels, and `state` and `restore` for
-    saving. Test a subclass with ``sw.check_policy(policy)`` (docs/own_policy.md).
+    Subclasses must implement `decide` and `learn`, which is enough for `Runner`, replay, `simulate`
+    and the batch methods. Also implement `learn_label` to accept labels, and `state` and `restore`
+    to support saving. Test a subclass with ``sw.check_policy(policy)`` (docs/own_policy.md).
     """
 
     name: ClassVar[str] = ""  # key in `sw.POLICIES`; required for saving
     uses_context: ClassVar[bool] = True
     features: BoundFeatures | None = None
-    encoding: dict[str, Any] | None = None  # of raw columns as contexts: `Encoding.to_spec`
+    encoding: dict[str, Any] | None = None  # how raw columns become contexts: `Encoding.to_spec`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -53,10 +53,10 @@ class Policy(ABC):
 
     @abstractmethod
     def learn(self, observation: Observation) -> LabelRequest | None:
-        """Learn from one round; return a request if the policy requests its label.
+        """Learn from one round; return a `LabelRequest` if the policy requests its label.
 
-        ``observation`` has the context, the stop, and ``differ[i, j]``: whether arms i < j ≤ stop
-        disagreed.
+        ``observation`` contains the context, the stop, and in ``differ[i, j]`` whether arms
+        i < j ≤ stop disagreed.
         """
 
     def learn_label(self, label: Label) -> None:
@@ -76,7 +76,7 @@ class Policy(ABC):
     def parameters(self) -> dict[str, Any]:
         """Return keyword arguments that create an equal, untrained policy, as plain values.
 
-        By default, the attributes with the names of the constructor's arguments.
+        By default, these are the attributes with the same names as the constructor's arguments.
         """
         variadic = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         return {
@@ -89,12 +89,12 @@ class Policy(ABC):
 
     @property
     def reveals(self) -> tuple[int, ...] | None:
-        """Number of values that each arm but the last adds; None without ``reveals``."""
+        """How many values each arm but the last adds to the context; None without ``reveals``."""
         return None
 
     @property
     def learns_from_labels(self) -> bool:
-        """Whether `label` is supported."""
+        """Whether the policy supports `label`."""
         return type(self).learn_label is not Policy.learn_label
 
     @property
@@ -104,7 +104,7 @@ class Policy(ABC):
 
     @property
     def engine(self) -> batch.BatchEngine:
-        """The batch engine; by default it calls `decide` and `learn`."""
+        """The batch engine, which by default calls `decide` and `learn` for each round."""
         return batch.BatchEngine(self)
 
     # -- one round ----------------------------------------------------------------------------
@@ -116,10 +116,11 @@ class Policy(ABC):
         *,
         rule_stop: int | None = None,
     ) -> LabelRequest | None:
-        """Learn from the outputs of arms 0 … stop; return a request if the label is requested.
+        """Learn from the outputs of arms 0 … stop; return a `LabelRequest` or None.
 
-        Outputs are hashable values, compared by equality; the last one is the output of the stop.
-        Pass ``decision.rule_stop`` as ``rule_stop`` if the policy continues some rounds at random.
+        Outputs are hashable values that are compared by equality; the last output is that of the
+        arm where the round stopped. If the policy continues some rounds at random, pass
+        ``decision.rule_stop`` as ``rule_stop``.
         """
         n_arms = self.cascade.n_arms
         if rule_stop is not None:
@@ -131,9 +132,9 @@ class Policy(ABC):
     ) -> LabelRequest | None:
         """Learn from a round for which only the pairwise disagreements are known.
 
-        ``stop`` is the 0-based index of the last arm that ran. ``pairs`` contains for every
-        i < j ≤ stop whether arms i and j disagreed: ``{(i, j): bool}``, or the upper triangle of a
-        square table.
+        ``stop`` is the 0-based index of the last arm that ran. ``pairs`` states whether arms i and
+        j disagreed for every i < j ≤ stop, either as ``{(i, j): bool}`` or as a square table, of
+        which only the upper triangle is used.
         """
         stop = validation.checked_stop(stop, self.cascade.n_arms)
         differ = validation.checked_pairs(pairs, stop, self.cascade.n_arms)
@@ -143,7 +144,7 @@ class Policy(ABC):
         """Start a round that is decided step by step.
 
         ``x`` is the context before the first arm, or None for a policy without contexts. With
-        ``reveals``, stages add to it.
+        ``reveals``, arms add values to the context as they run.
         """
         return RoundInProgress(DecidedSteps(self, x, self.decide(x)))
 
@@ -162,19 +163,19 @@ class Policy(ABC):
     ) -> None:
         """Learn from the label of a finished round: the right answer, or which arms were right.
 
-        Label the rounds that request it (``wants_label``); it may arrive late. Label other rounds
-        only if you chose them at random.
+        Pass labels for rounds that request one (``wants_label``); labels may arrive late. Label
+        other rounds only if you choose them at random.
 
         Parameters
         ----------
         round : Round, RoundInProgress or Observation
-            The round that the label belongs to.
+            The labelled round.
         answer : hashable, optional
             The right answer, in the form in which outputs are compared. An arm was right if its
-            output equals the answer.
+            output is equal to it.
         right : sequence of bool, optional
-            Instead of ``answer``: whether each arm that answered was right. Use it if several
-            different outputs can be right, as with free text.
+            Whether each arm that answered was right; an alternative to ``answer`` for tasks in
+            which several different outputs can be right, such as free text.
 
         Examples
         --------
@@ -197,7 +198,7 @@ class Policy(ABC):
     def decide_many(self, X: ArrayLike | RecordedRounds) -> Ints:
         """Return the rule's own stop for every row of ``X``; learn nothing.
 
-        With ``reveals``, pass recorded rounds.
+        If stages reveal context (``reveals``), pass recorded rounds instead of contexts.
         """
         return batch.decide_many(self, X)
 
@@ -210,7 +211,7 @@ class Policy(ABC):
         labels: ArrayLike | None = None,
         progress: Progress = no_progress,
     ) -> Ints:
-        """Play rounds in order: decide, reveal outputs up to the stop, learn; return the stops.
+        """Play rounds in order (decide, reveal outputs up to the stop, learn); return the stops.
 
         Parameters
         ----------
@@ -218,11 +219,12 @@ class Policy(ABC):
         outputs : array_like of shape (n, K)
             The outputs of all arms; only those up to each stop are used.
         differ : array_like of shape (n, K(K−1)/2)
-            Instead of outputs: whether each pair disagrees, in the order of ``cascade.pairs()``.
+            Whether each pair disagrees, in the order of ``cascade.pairs()``; an alternative to
+            outputs.
         labels : array_like of shape (n,), optional
-            The right answers, None where unknown. The policy uses only those that it requests.
-            Issues a `LabelWarning` if a policy that requests labels gets none, or if none of 30 or
-            more labels equals any output.
+            The right answers, with None where unknown. The policy uses only those that it requests.
+            A `LabelWarning` is issued if the policy requests labels but ``labels`` is not passed,
+            or if there are at least 30 labels and none of them equals any output.
         progress : callable, optional
             Called repeatedly as ``progress("rounds", done, of)``.
         """
@@ -231,20 +233,21 @@ class Policy(ABC):
         return batch.run(self, contexts, outputs, labels, progress)
 
     def run_recorded(self, rounds: RecordedRounds, *, progress: Progress = no_progress) -> Ints:
-        """Play recorded rounds in order: decide, reveal recorded outputs, learn.
+        """Play recorded rounds in order (decide, reveal recorded outputs, learn).
 
-        A round in which the policy goes deeper than the arms that ``answered`` is skipped. Returns
-        all decided stops, including those of skipped rounds.
+        A round is skipped if the policy goes deeper than the arms that ``answered``. Returns all
+        decided stops, including those of skipped rounds.
         """
         return batch.run_recorded(self, rounds, progress)
 
     def observe_many(
         self, rounds: RecordedRounds, stops: ArrayLike, *, rule_stop: ArrayLike | None = None
     ) -> None:
-        """Learn from recorded rounds without deciding: a warm start from a log.
+        """Learn from recorded rounds without deciding, for example to warm-start from a log.
 
-        ``stops`` are where the rounds ended; rounds whose last arm did not answer are skipped.
-        ``rule_stop`` is where the rule would have stopped each round (see `observe`).
+        ``stops`` contains the arm at which each round ended; rounds in which that arm did not
+        answer are skipped. ``rule_stop`` is where the rule alone would have stopped each round (see
+        `observe`).
         """
         batch.observe_many(self, rounds, stops, rule_stop)
 
@@ -252,7 +255,7 @@ class Policy(ABC):
 
     def save(self, path: "str | PathLike[str]") -> None:
         """Save the policy to a file; `stopwise.load` restores it exactly."""
-        from stopwise.policies import persistence  # its imports take 3 MB
+        from stopwise.policies import persistence  # imported late, because it takes 3 MB
 
         persistence.save(self, path)
 

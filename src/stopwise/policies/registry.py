@@ -1,4 +1,4 @@
-"""The registry of policies by name."""
+"""Registry of policies by name."""
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
@@ -42,7 +42,7 @@ class Registry(MutableMapping[str, type[Any]]):
         return len(self._classes)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._classes  # without importing the policy
+        return name in self._classes  # avoids importing the policy
 
 
 POLICIES = Registry(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwise.arrays import Floats
-from stopwise.checks import comparable, numbers
+from stopwise.checks import comparable, numbers, short_repr
 from stopwise.engine import native
 from stopwise.errors import InvalidContextError, InvalidOutputsError
 from stopwise.features import BoundFeatures
@@ -25,7 +25,7 @@ class Steps(Protocol):
 
     @property
     def rule_stop(self) -> int:
-        """Where the rule itself stops, as known so far."""
+        """The rule's own stop, as far as it is known."""
         ...
 
     def next(self) -> int | None:
@@ -33,7 +33,7 @@ class Steps(Protocol):
         ...
 
     def give(self, outputs: Sequence[Hashable], revealed: Sequence[float]) -> None:
-        """Add the last of the outputs and its revealed values; change nothing if invalid."""
+        """Add the newest of ``outputs`` and its revealed values; if invalid, change nothing."""
         ...
 
     def run_all(self) -> None:
@@ -41,11 +41,11 @@ class Steps(Protocol):
         ...
 
     def follow(self, ended: bool) -> None:
-        """Stop or continue here, overriding `next`."""
+        """Stop at the current arm if ``ended``, otherwise continue, overriding `next`."""
         ...
 
     def decision(self) -> Decision:
-        """Return the decision to stop here."""
+        """Return the decision to stop at the current arm."""
         ...
 
     def learn(self, outputs: Sequence[Hashable]) -> LabelRequest | None:
@@ -62,8 +62,8 @@ class RoundInProgress:
 
     Call `next`, run the arm, and pass its output to `give`, until `next` returns None; then call
     `learn`. Several rounds may be in progress at once. If a stage fails, the round can still learn
-    from the arms that answered. ``decision`` is set once `next` has returned None, and ``request``
-    once the round has been learned, if the policy requests its label (`Policy.label`).
+    from the arms that answered. ``decision`` is set once `next` has returned None. ``request`` is
+    set by `learn` if the policy requests the round's label (`Policy.label`).
 
     Examples
     --------
@@ -92,12 +92,12 @@ class RoundInProgress:
 
     @property
     def rule_stop(self) -> int:
-        """Where the rule itself stops, as known so far; some rounds continue at random."""
+        """The rule's own stop, as far as it is known; some rounds continue beyond it at random."""
         return self._steps.rule_stop
 
     @property
     def wants_label(self) -> bool:
-        """Whether the policy requests the label, once the round has been learned."""
+        """Whether the policy requests the round's label; always False before `learn`."""
         return self.request is not None
 
     def next(self) -> int | None:
@@ -116,19 +116,19 @@ class RoundInProgress:
             raise InvalidOutputsError("call next() before each give()")
         if not comparable(output):
             raise InvalidOutputsError(
-                "an output must be hashable and equal to itself (a number, a string, a tuple …; "
-                f"not NaN), got a {type(output).__name__}"
+                "an output must be hashable and equal to itself (such as a number other than NaN, "
+                f"a string or a tuple), got {short_repr(output)}"
             )
         self._steps.give([*self.outputs, output], revealed)
         self.outputs.append(output)
         self._pending = False
 
     def run_all(self) -> None:
-        """Run every arm, regardless of the rule; its own stop is `rule_stop`."""
+        """Run every arm, regardless of the rule, whose own stop remains in `rule_stop`."""
         self._steps.run_all()
 
     def learn(self) -> None:
-        """Let the policy learn from the outputs; call it once. Does nothing without outputs."""
+        """Let the policy learn from the outputs, if any; call it once per round."""
         if self._learned:
             raise InvalidOutputsError("learn() may be called only once per round")
         self._learned = True
@@ -136,9 +136,9 @@ class RoundInProgress:
             self.request = self._steps.learn(self.outputs)
 
     def follow(self, ended: bool) -> None:
-        """Stop or continue here as recorded, overriding the last `next`.
+        """Stop at the current arm if ``ended``, otherwise continue, overriding the last `next`.
 
-        Needed for records of another version, whose decisions may differ by rounding.
+        Needed to replay records made by another version, whose decisions may differ by rounding.
         """
         self._steps.follow(ended)
         self.decision = self._steps.decision() if ended else None
@@ -170,7 +170,7 @@ class RoundInProgress:
 
 
 class Decider(Protocol):
-    """A policy that decides a round from its complete context."""
+    """A policy that decides each round from its complete context."""
 
     def decide(self, x: ArrayLike, /) -> Decision:
         """Return how deep to go."""
@@ -184,7 +184,7 @@ class Decider(Protocol):
 
 
 class DecidedSteps:
-    """The steps of a policy that decides from the complete context, before the first arm."""
+    """Steps of a round that is decided before the first arm, from its complete context."""
 
     def __init__(self, policy: Decider, x: ArrayLike | None, decision: Decision) -> None:
         self._policy = policy
@@ -208,7 +208,7 @@ class DecidedSteps:
 
     @property
     def rule_stop(self) -> int:
-        """Where the rule itself stops."""
+        """The rule's own stop."""
         return self._decision.rule_stop
 
     def next(self) -> int | None:
@@ -222,11 +222,11 @@ class DecidedSteps:
         self._answered = len(outputs)
 
     def run_all(self) -> None:
-        """Raise: the policy decided before the first arm."""
+        """Raise, because the policy has already decided before the first arm."""
         raise _decided_at_once()
 
     def follow(self, ended: bool) -> None:
-        """Do nothing: the recorded decision is the stop."""
+        """Do nothing, because the recorded decision is already the stop."""
 
     def decision(self) -> Decision:
         """Return the decision."""
@@ -251,10 +251,10 @@ class DecidedSteps:
 
 
 class EngineSteps:
-    """The steps of a round that the engine decides.
+    """Steps of a round that the engine decides.
 
-    ``decided`` creates a decision from the stop, the rule's own stop and the trace; ``result``
-    creates the label request from the result of learning.
+    ``decided`` turns the stop, the rule's own stop and the trace into a decision. ``result`` turns
+    the result of learning into a label request or None.
     """
 
     def __init__(
@@ -279,7 +279,7 @@ class EngineSteps:
 
     @property
     def rule_stop(self) -> int:
-        """Where the rule itself stops, as known so far."""
+        """The rule's own stop, as far as it is known."""
         return self._steps.rule_stop
 
     def next(self) -> int | None:
@@ -287,18 +287,19 @@ class EngineSteps:
         return self._steps.next()
 
     def give(self, outputs: Sequence[Hashable], revealed: Sequence[float]) -> None:
-        """Add the last of the outputs and its revealed values."""
+        """Add the newest of ``outputs`` and its revealed values."""
         arm, code = len(outputs) - 1, outputs.index(outputs[-1])
         stages = self._features.stages
         if stages is None and len(revealed):
             raise _nothing_revealed(arm, len(revealed))
-        if stages is None or arm == len(stages.reveals):  # no decision can use revealed values
+        if stages is None or arm == len(stages.reveals):  # no decision can use them
             self._steps.add_output(code, [])
             return
         values = flat_numbers(revealed, "revealed")
         if len(values) != stages.reveals[arm]:
             raise InvalidContextError(
-                f"arm {arm} must reveal {stages.reveals[arm]} values (reveals=), got {len(values)}"
+                f"arm {arm} must reveal {stages.reveals[arm]} values, as set by reveals=, got "
+                f"{len(values)}"
             )
         invalid = self._steps.add_output(code, values.tolist())
         if invalid is not None:
@@ -311,11 +312,11 @@ class EngineSteps:
         self._steps.run_all()
 
     def follow(self, ended: bool) -> None:
-        """Stop or continue here, overriding `next`."""
+        """Stop at the current arm if ``ended``, otherwise continue, overriding `next`."""
         self._steps.set_ended(ended)
 
     def decision(self) -> Decision:
-        """Return the decision to stop here."""
+        """Return the decision to stop at the current arm."""
         trace = self._steps.trace
         if self._features.stages is None:
             return self._decided(trace.stop, trace.rule_stop, trace)
@@ -336,17 +337,20 @@ class EngineSteps:
 
 def _nothing_revealed(arm: int, n: int) -> InvalidContextError:
     return InvalidContextError(
-        f"arm {arm} reveals {n} values, but this policy has the complete context from the start; "
-        "to use revealed values, create it with reveals=, the number of values that each stage adds"
+        f"arm {arm} revealed {n} values, but this policy has the complete context from the start; "
+        "to use revealed values, create the policy with reveals= (the number of values that each "
+        "stage adds)"
     )
 
 
 def _decided_at_once() -> InvalidContextError:
-    return InvalidContextError("run_all requires a policy with reveals=")
+    return InvalidContextError(
+        "run_all requires a policy created with reveals=; this one decided before the first arm"
+    )
 
 
 def flat_numbers(values: ArrayLike | None, name: str = "a context") -> Floats:
-    """Return a context, or a part of it, as a flat array."""
+    """Return a context, or part of one, as a flat array."""
     array = numbers(name, () if values is None else values, InvalidContextError)
     if array.ndim != 1 or not np.isfinite(array).all():
         raise InvalidContextError(f"{name} must be a flat list of finite numbers, got {values!r}")

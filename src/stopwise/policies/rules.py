@@ -1,6 +1,6 @@
-"""The rules of pairwise policies: the upper bound that is compared with a cost gap.
+"""The rules of pairwise policies: the upper bounds that are compared with cost gaps.
 
-The arithmetic is in ``engine/rule.cpp``, the stopping test in ``engine/stopping.cpp``.
+Their arithmetic is in ``engine/rule.cpp``, the stopping test in ``engine/stopping.cpp``.
 """
 
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from stopwise.engine import native
 
 
 class Rule(Protocol):
-    """The interface of a rule."""
+    """A rule's parameters, which create the engine's rule."""
 
-    takes_labels: ClassVar[bool]  # labels can lower the upper bound
-    always_explores: ClassVar[bool]  # explores by default
+    takes_labels: ClassVar[bool]  # whether labels can lower the upper bound
+    always_explores: ClassVar[bool]  # whether the policy explores by default
 
     def native_rule(self, n_arms: int) -> native.Rule:
-        """Return the rule of the engine."""
+        """Return the engine's rule."""
         ...
 
 
 @dataclass(frozen=True)
 class Ellipsoid:
-    """USS-PD: p̃ = μ(φᵀθ̂ + α‖φ‖_{V⁻¹}), with α of the confidence 1 − δ, σ and κ."""
+    """USS-PD: p̃ = μ(φᵀθ̂ + α‖φ‖_{V⁻¹}), with α computed from δ, σ and κ."""
 
     takes_labels: ClassVar[bool] = True
     always_explores: ClassVar[bool] = False
@@ -43,7 +43,7 @@ class Ellipsoid:
 
 @dataclass(frozen=True)
 class RegularizedEllipsoid(Ellipsoid):
-    """USS-PD-λI: USS-PD with V + λI, and β, which uses the bound S on ‖θ*‖, in place of α."""
+    """USS-PD-λI: USS-PD with V + λI instead of V, and β instead of α; S bounds ‖θ*‖."""
 
     lam: float
     S: float
@@ -61,7 +61,7 @@ class RegularizedEllipsoid(Ellipsoid):
 
 @dataclass(frozen=True)
 class Laplace:
-    """USS-Laplace: p̃ is z_t standard deviations of the posterior above its mode."""
+    """USS-Laplace: p̃ is z_t posterior standard deviations above the posterior mode."""
 
     takes_labels: ClassVar[bool] = True
     always_explores: ClassVar[bool] = False
@@ -77,10 +77,10 @@ class Laplace:
 
 @dataclass(frozen=True)
 class Anchor:
-    """USS-Anchor: disagreement with the last arm, z standard deviations above its mode."""
+    """USS-Anchor: the bound on disagreement with the last arm is z deviations above its mode."""
 
     takes_labels: ClassVar[bool] = False
-    always_explores: ClassVar[bool] = True  # otherwise it could lock in, because z is small
+    always_explores: ClassVar[bool] = True  # else it could get stuck, because z is small
     z: float
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class Anchor:
 
 @dataclass(frozen=True)
 class PosteriorDraw:
-    """Thompson sampling: a draw from the posterior, ``scale`` times as wide."""
+    """Thompson sampling: p̃ is drawn from the posterior, widened by ``scale``."""
 
     takes_labels: ClassVar[bool] = False
     always_explores: ClassVar[bool] = False

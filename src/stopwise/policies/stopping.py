@@ -6,10 +6,11 @@ from stopwise.arrays import Bools, Ints
 
 
 def first_passing(wins: Bools) -> Ints:
-    """Return the first arm i that wins against every deeper arm j, or the last.
+    """Return for each round the first arm i that wins against every deeper arm j.
 
-    ``wins[t, i, j]`` is whether C_j − C_i exceeds the upper bound of the pair in round t; only
-    i < j is read. The engine has the same test in ``first_passing_arm.h``.
+    ``wins[t, i, j]`` is whether C_j − C_i exceeds the pair's upper bound in round t; only entries
+    with i < j are read. The last arm always wins. The engine has the same test in
+    ``first_passing_arm.h``.
 
     Examples
     --------
@@ -19,4 +20,4 @@ def first_passing(wins: Bools) -> Ints:
     [1]
     """
     continues = np.triu(~wins, 1).any(axis=-1)
-    return np.argmin(continues, axis=-1)  # always False for the last arm
+    return np.argmin(continues, axis=-1)  # `continues` is always False for the last arm

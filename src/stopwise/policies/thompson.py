@@ -12,22 +12,23 @@ from stopwise.policies.rules import PosteriorDraw
 
 @final
 class Thompson(PairwisePolicy):
-    """The test of USS-PD with a random draw in place of the upper confidence bound.
+    """USS-PD's test with a random draw in place of the upper confidence bound.
 
     ::
 
         for context x, draw for every pair   z_ij ~ N(φᵀθ̂_ij, v_t²·‖φ‖²_{H_ij⁻¹})
         stop at the first arm i with         C_j − C_i > μ(z_ij) for all j > i
 
-    H_ij = Σ μ'(φ_sᵀθ̂)·φ_sφ_sᵀ + ridge·I is the Hessian of the pair's likelihood at θ̂, so v_t = 1
-    draws from the Laplace approximation of the posterior, and v_t = v·(1 + 4/(1 + t/20)). It
-    explores less than USS-PD and has no regret bound. For arms that never disagree, the posterior
-    is far from normal and the approximation too wide, so v = ½.
+    H_ij = Σ μ'(φ_sᵀθ̂)·φ_sφ_sᵀ + ridge·I is the Hessian of the pair's log posterior at θ̂, so v_t = 1
+    would draw from the Laplace approximation of the posterior. The policy uses
+    v_t = v·(1 + 4/(1 + t/20)), with v = ½ by default, because for arms that never disagree the
+    posterior is far from normal and the approximation is too wide. Thompson sampling explores less
+    than USS-PD and has no regret bound.
 
     Parameters
     ----------
     features, context_dim, reveals, answers, forced_rounds, ridge, seed, half_life, memory
-        As in `USSLaplace`; the seed also determines the draws.
+        As in `USSLaplace`; ``seed`` also determines the draws.
     scale : float
         v ≥ 0; larger values explore more.
 

@@ -22,16 +22,18 @@ class USSAnchor(PairwisePolicy):
             C_i + p̃_iK(x) < C_j + p̂_jK(x)   for all j > i  (p̂_KK = 0),     or at the last
             p̃_iK(x) = μ(φᵀθ̂_iK + z·‖φ‖_{H_iK⁻¹}),   p̂_jK(x) = μ(φᵀθ̂_jK)
 
-    Stopping at i instead of K costs at most C_i + p_iK − C_K, so with p known the rule is never
-    worse than running every arm, whether or not deeper arms are better (docs/theory-anchor.md).
-    It uses no labels. With two arms it is the test of USS-Laplace with a constant z.
+    Stopping at i instead of K costs at most C_i + p_iK − C_K. If p were known, the rule would
+    therefore never be worse than running every arm, whether or not deeper arms are better
+    (docs/theory-anchor.md). USS-Anchor does not use labels. With two arms, its test is that of
+    USS-Laplace with a constant z.
 
     Parameters
     ----------
     features, context_dim, reveals, answers, forced_rounds, ridge, seed, half_life, memory
         As in `USSLaplace`.
     explore : float
-        The share of rounds that run every arm at random (see `USSPD`); 0.06 by default.
+        Initial share of rounds, chosen at random, that run every arm (see `USSPD`); 0.06 by
+        default.
     z : float
         z ≥ 0; larger values explore more.
 

@@ -12,7 +12,7 @@ from stopwise.policies.rules import Laplace
 
 @final
 class USSLaplace(PairwisePolicy):
-    """The test of USS-PD with Laplace's approximation of the posterior in place of an ellipsoid.
+    """USS-PD's test with a Laplace approximation of the posterior in place of the ellipsoid.
 
     ::
 
@@ -23,10 +23,10 @@ class USSLaplace(PairwisePolicy):
             p̃_ij(x) = μ(φᵀθ̂_ij + z_t·‖φ‖_{H_ij⁻¹}),   z_t = z·(1 + 4/(1 + t/20))
 
     H_ij = Σ μ'(φ_sᵀθ̂)·φ_sφ_sᵀ + ridge·I is the Hessian of the pair's log posterior at θ̂, so the
-    second term is z_t standard deviations of the logit. It is wider in the first rounds t, because
-    early errors may never be revisited. g̃_ij is the upper bound on the gain of continuing where i
-    and j disagree, estimated from labels; without labels it is 1 (docs/labels-method.md). Unlike
-    `USSPD`, it has no regret bound, but on real cascades it learns much faster.
+    term with z_t is z_t standard deviations of the logit. This margin is wider in early rounds t,
+    because early errors may never be revisited. g̃_ij is an upper bound, estimated from labels, on
+    the gain of continuing when i and j disagree; without labels it is 1 (docs/labels-method.md).
+    Unlike `USSPD`, this policy has no regret bound, but on real cascades it learns much faster.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ class USSLaplace(PairwisePolicy):
     z : float
         z ≥ 0; larger values explore more. 0.5 is a heuristic (docs/policies.md).
     ridge : float, optional
-        Precision of the prior; by default set by `Standard`, and 1/16 for other features.
+        Precision of the prior. By default, `Standard` features set it; for others it is 1/16.
     transitive : bool, optional
-        As in `USSPD`; True by default unless stages reveal context.
+        As in `USSPD`, but True by default unless stages reveal context.
     labels, forced_rounds, explore, seed, half_life, memory
         As in `USSPD`.
 

@@ -1,6 +1,6 @@
 """USS-PD, the paper's algorithm.
 
-`stopwise.reference` implements the same decisions on one page of plain numpy.
+`stopwise.reference` implements the same decisions in about a page of plain numpy.
 """
 
 from collections.abc import Sequence
@@ -29,55 +29,58 @@ class USSPD(PairwisePolicy):
             θ̂_ij :  Σ_s (d_s − μ(φ_sᵀθ))·φ_s = ridge·θ,      V_ij = Σ_s φ_sφ_sᵀ
             α = (2σ/κ)·√(d'/2·ln(1 + 2n/d') + ln(K²/2δ)),   n rounds so far, d' features, K arms
 
-    Stopping early is safe while p̃ is valid, because the error rate of an arm exceeds that of a
-    deeper one by at most their disagreement. Under contextual weak dominance the regret is also
-    small; without it, the rule goes too deep, which costs more and may even cause more errors.
+    Stopping early is safe as long as every p̃ is a valid upper bound, because an arm's error rate
+    exceeds that of a deeper arm by at most the probability that they disagree. Under contextual
+    weak dominance, the regret is also small. Without it, the rule goes too deep, which costs more
+    and may even cause more errors.
 
     Parameters
     ----------
     features : feature map, optional
-        Φ, by default ``Identity()``, which has no intercept, so a context of zeros means even odds;
-        ``Polynomial(degree=1)`` adds one. May be a `PerStage`, a `PerPair` or any callable. With
-        ``reveals``, the default is `Standard` at each arm.
+        Φ, by default ``Identity()``. It has no intercept, so for a context of zeros the estimate is
+        always ½; ``Polynomial(degree=1)`` adds an intercept. May also be a `PerStage`, a `PerPair`
+        or any callable. With ``reveals``, the default is `Standard` at each arm.
     context_dim : int
-        Number of values in a context before the first arm; 0 by default with ``reveals``.
+        Number of values in the context before the first arm; with ``reveals``, 0 by default.
     reveals : int or sequence of int, optional
-        Number of values that each stage but the last adds to the context. Rounds are then decided
-        arm by arm (`start`), and features include which answers so far agree (docs/revealed.md). By
-        default the complete context is known from the start.
+        Number of values that each arm but the last adds to the context. Rounds are then decided
+        arm by arm (`start`), and features include which outputs so far agree (docs/revealed.md). By
+        default, the complete context is known from the start.
     answers : bool, optional
-        With ``reveals``: whether agreement of the answers so far is a feature; True by default.
+        With ``reveals``, whether features include which outputs so far agree; True by default.
     delta : float
         δ in (0, 1): the confidence is 1 − δ.
     sigma : float
-        σ > 0, the sub-Gaussian parameter of the noise; the paper's experiments use 0.1. ½ is
-        always valid; smaller values explore less than the proof requires.
+        σ > 0, the sub-Gaussian parameter of the noise; 0.1 in the paper's experiments. The proof
+        holds for any data with ½; smaller values explore less.
     kappa : float
         κ in (0, 1/4]: the smallest slope μ' near the true θ. 1/4, the maximum, is a heuristic.
     forced_rounds : int or "auto"
-        m. "auto": until λ_min(V) ≥ 1 for every pair, as the lemma requires; this can take very long
-        with nearly dependent features.
+        m, the number of first rounds that run every arm. "auto" runs every arm until
+        λ_min(V) ≥ 1 for every pair, as the lemma requires; with nearly dependent features, this can
+        take very long.
     ridge : float
-        Keeps θ̂ finite for pairs that never disagree; the limit 0 is the paper's equation.
+        Keeps θ̂ finite for pairs that never disagree; as it approaches 0, the estimate becomes the
+        paper's.
     explore : float, optional
-        The initial share of rounds that run every arm at random, decaying as 1/t to a thirtieth of
-        it (a tenth with ``reveals`` and three or more arms). By default 0.06 with ``labels`` or
-        ``reveals``, otherwise 0 as in the paper (docs/revealed.md).
+        Initial share of rounds, chosen at random, that run every arm. The share decays as 1/t to a
+        thirtieth of its initial value (a tenth with ``reveals`` and three or more arms). By
+        default 0.06 with ``labels`` or ``reveals``, otherwise 0 as in the paper (docs/revealed.md).
     labels : int or float
-        Total number of labels to request; below 1, the share of rounds with a disagreement to
-        request labels for (docs/labels.md).
+        Total number of labels to request. Values below 1 are a share: of the rounds with a
+        disagreement, the share for which to request a label (docs/labels.md).
     seed : int
-        Seed of these random choices.
+        Seed of the random choices of ``explore`` and ``labels``.
     transitive : bool
-        Whether (i, j) also passes if (i, k) and (k, j) pass for an arm k between them. This is as
-        safe, and keeps the rule from settling too deep (docs/theory-regret.md). False by default,
-        as in the paper.
+        Whether pair (i, j) also passes the test if (i, k) and (k, j) pass for an arm k between
+        them. This is equally safe and keeps the rule from settling too deep
+        (docs/theory-regret.md). False by default, as in the paper.
     half_life : float, optional
-        Number of rounds after which a round counts half, to follow changes (docs/forgetting.md). By
-        default all rounds count alike.
+        Number of rounds after which a round counts half as much, so that the policy adapts to
+        changes (docs/forgetting.md). By default, all rounds count equally.
     memory : str or int, optional
-        Maximum memory, such as "256 MB"; beyond it, older rounds are replaced by a summary
-        (docs/forgetting.md). By default all rounds are stored.
+        Maximum memory, such as "256 MB"; once it is full, older rounds are replaced by a summary
+        (docs/forgetting.md). By default, all rounds are stored.
 
     Examples
     --------

@@ -14,12 +14,12 @@ from stopwise.policies.rules import RegularizedEllipsoid
 class USSPDRidge(PairwisePolicy):
     """USS-PD with a regularised Gram matrix (USS-PD-λI), without long forced exploration.
 
-    Like `USSPD`, with V̄_ij = λI + V_ij in place of V_ij and
+    Like `USSPD`, but with V̄_ij = λI + V_ij in place of V_ij, and with
 
         β_ij = (2σ/κ)·√(d'/2·ln(1 + n_ij/(d'λ)) + ln(K²/2δ)) + 2√λ·S
 
-    in place of α, where n_ij counts the observations of the pair. Only the first context is forced
-    to arm K. The bound holds once λ_min(V_ij) ≥ 2λ for every pair.
+    in place of α, where n_ij is the number of observations of the pair. Only the first context is
+    forced to go to arm K. The regret bound holds once λ_min(V_ij) ≥ 2λ for every pair.
 
     Parameters
     ----------
@@ -28,12 +28,12 @@ class USSPDRidge(PairwisePolicy):
     labels, seed, transitive, half_life, memory
         As in `USSPD`.
     lam : float
-        λ > 0, the initial value of V as a multiple of I; independent of ``ridge``.
+        λ > 0: V̄ starts at λI. Independent of ``ridge``.
     S : float
-        A bound on ‖θ*_ij‖.
+        An upper bound on ‖θ*_ij‖.
     forced_rounds : int or "auto"
-        1 in the paper; "auto": until λ_min(V_ij) ≥ 2λ for every pair, where the bound starts to
-        hold.
+        The number of first rounds that run every arm, 1 in the paper. "auto" runs every arm until
+        λ_min(V_ij) ≥ 2λ for every pair, from which point the bound holds.
 
     Examples
     --------

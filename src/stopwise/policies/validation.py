@@ -23,13 +23,13 @@ from stopwise.records import LabelRequest, RecordedRounds
 Pairs: TypeAlias = Mapping[tuple[int, int], bool] | ArrayLike
 
 
-MAX_ARMS = 15  # outputs are encoded in 4 bits each of a 64-bit integer
-RAREST = 1e-40  # smallest probability of a request, so that (1/p)² does not overflow
+MAX_ARMS = 15  # a 64-bit integer encodes the outputs in 4 bits each
+RAREST = 1e-40  # smallest probability of a label request, so that (1/p)² does not overflow
 NOT_A_BOOL = "a disagreement must be True or False, got"  # the value follows
 
 
 def checked_cascade(cascade: Cascade) -> Cascade:
-    """Return a cascade; raise if it has too many arms."""
+    """Return the cascade; raise if it is not a `Cascade` or has too many arms."""
     if not isinstance(cascade, Cascade) or cascade.n_arms > MAX_ARMS:  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
         raise InvalidParameterError(
             f"the first argument must be a Cascade of at most {MAX_ARMS} arms, such as "
@@ -39,7 +39,7 @@ def checked_cascade(cascade: Cascade) -> Cascade:
 
 
 def encode_outputs(outputs: Sequence[Hashable], n_arms: int) -> tuple[int, int]:
-    """Return the number of outputs, and a 4-bit code per arm; equal outputs have equal codes."""
+    """Return the number of outputs and their 4-bit codes; equal outputs have equal codes."""
     first: dict[Hashable, int] = {}
     codes = arm = 0
     if isinstance(outputs, str | bytes):
@@ -58,25 +58,27 @@ def encode_outputs(outputs: Sequence[Hashable], n_arms: int) -> tuple[int, int]:
     except TypeError as error:
         raise InvalidOutputsError(
             "outputs must be a sequence of hashable values (numbers, strings, tuples …), "
-            f"one for each arm that ran; got {short_repr(outputs)} ({error})"
+            f"one for each arm that ran, got {short_repr(outputs)} ({error})"
         ) from None
     if not 0 < arm <= n_arms:
         raise InvalidOutputsError(
-            f"outputs must be those of arms 0 to the stop, 1 to {n_arms} values, got {arm}"
+            f"outputs must have one value for each arm from 0 to the stop (1 to {n_arms} values), "
+            f"got {arm}"
         )
     return arm, codes
 
 
 def differing(codes: int, n: int) -> Bools:
-    """Return which of n outputs differ, (n, n), from their codes."""
+    """Return from the codes of n outputs which pairs differ, as an (n, n) table."""
     values = np.array([codes >> 4 * arm & 15 for arm in range(n)])
     return values[:, None] != values[None, :]
 
 
 def first_equals(differ: Bools, n: int) -> list[int]:
-    """Return for each of n arms the first arm with the same output; reads above the diagonal.
+    """Return for each of n arms the first arm with an equal output.
 
-    The results are equal exactly where the outputs are.
+    Two arms have equal results if and only if their outputs are equal. Only the part of ``differ``
+    above the diagonal is read.
 
     Examples
     --------
@@ -87,12 +89,12 @@ def first_equals(differ: Bools, n: int) -> list[int]:
 
 
 def checked_stop(stop: int, n_arms: int, name: str = "stop") -> int:
-    """Return a valid stop as an int."""
+    """Return a stop as an int; raise if it is out of range."""
     return integer(name, stop, most=n_arms - 1, error=InvalidStopError)
 
 
 def checked_request(request: LabelRequest | None) -> tuple[float, float, int] | None:
-    """Return a label request as the engine expects it."""
+    """Return a label request in the engine's format; raise if it is invalid."""
     if request is None:
         return None
     probability = real("request.probability", request.probability, least=RAREST, most=1)
@@ -102,14 +104,15 @@ def checked_request(request: LabelRequest | None) -> tuple[float, float, int] | 
 
 
 def checked_pairs(pairs: Pairs, stop: int, n_arms: int) -> Bools:
-    """Return the disagreements of a round as a table (K, K), filled above the diagonal."""
+    """Return a round's disagreements as a (K, K) table, filled above the diagonal."""
     differ = np.zeros((n_arms, n_arms), dtype=np.bool_)
     required = [(i, j) for j in range(stop + 1) for i in range(j)]
     if isinstance(pairs, Mapping):
         by_pair = cast(Mapping[tuple[int, int], object], pairs)
         if set(by_pair) != set(required):
             raise InvalidOutputsError(
-                f"pairs of a round that stopped at arm {stop} must be {required}, got {[*by_pair]}"
+                f"pairs must contain {required} for a round that stopped at arm {stop}, got "
+                f"{[*by_pair]}"
             )
         values: list[object] = [by_pair[pair] for pair in required]
     else:
@@ -128,7 +131,7 @@ def checked_pairs(pairs: Pairs, stop: int, n_arms: int) -> Bools:
 
 
 def label_column(labels: ArrayLike, n: int) -> NDArray[Any]:
-    """Return the labels of n rounds; None where unknown."""
+    """Return the labels of n rounds as an array, with None where unknown."""
     values = as_table(labels)
     if values.shape != (n,):
         raise InvalidParameterError(
@@ -140,7 +143,7 @@ def label_column(labels: ArrayLike, n: int) -> NDArray[Any]:
 
 
 def right_arms(outputs: NDArray[Any], labels: NDArray[Any]) -> tuple[Bools, Bools]:
-    """Return which outputs (n, K) equal the label, and which rounds are labelled."""
+    """Return which outputs (n, K) equal their round's label, and which rounds have a label."""
     answers = labels.tolist()
     labelled = np.array([answer is not None for answer in answers], dtype=np.bool_)
     right = np.ascontiguousarray(outputs == labels[:, None]).astype(np.bool_)
@@ -154,11 +157,12 @@ def right_arms(outputs: NDArray[Any], labels: NDArray[Any]) -> tuple[Bools, Bool
 
 
 def output_table(outputs: ArrayLike, n_rounds: int, n_arms: int) -> NDArray[Any]:
-    """Return the outputs of n rounds, one column per arm."""
+    """Return the outputs of n rounds as a table with one column per arm."""
     table = _table("outputs", "arms", outputs, n_rounds, n_arms)
     for t, arm in np.argwhere(table != table):
         raise InvalidOutputsError(
-            f"the output of arm {arm} in round {t} is NaN, which never equals itself"
+            f"the output of arm {arm} in round {t} is NaN, which never equals itself; use a value "
+            "that does, such as None"
         )
     if table.dtype.kind == "O":
         for (t, arm), y in np.ndenumerate(table):
@@ -171,7 +175,7 @@ def output_table(outputs: ArrayLike, n_rounds: int, n_arms: int) -> NDArray[Any]
 
 
 def differ_table(differ: ArrayLike, n_rounds: int, cascade: Cascade) -> Disagreements:
-    """Return the disagreements of n rounds, one column per pair."""
+    """Return the disagreements of n rounds as a table with one column per pair."""
     pairs = cascade.pairs()
     table = _table("disagreements", "pairs", differ, n_rounds, len(pairs))
     for t, k in np.argwhere((table != 0) & (table != 1)):
@@ -191,7 +195,7 @@ def _table(name: str, of: str, values: ArrayLike, n: int, columns: int) -> NDArr
 
 
 def disagreements(outputs: NDArray[Any], cascade: Cascade) -> Disagreements:
-    """Return whether each pair of arms gave different outputs: (n, K) → (n, K(K−1)/2)."""
+    """Return whether each pair of arms gave different outputs, of shape (n, K(K−1)/2)."""
     differ = [outputs[:, i] != outputs[:, j] for i, j in cascade.pairs()]
     return np.stack(differ, axis=1).astype(np.uint8)
 
@@ -209,7 +213,7 @@ def square(pairs: NDArray[Any], n_arms: int) -> NDArray[Any]:
 
 
 def checked_rounds(rounds: RecordedRounds, cascade: Cascade, uses_context: bool) -> RecordedRounds:
-    """Return validated recorded rounds, with normalised array types."""
+    """Validate recorded rounds; return them with normalised array types."""
     n, n_arms = rounds.n, cascade.n_arms
     if uses_context:
         contexts = numbers("contexts", rounds.contexts, InvalidContextError)
@@ -222,19 +226,21 @@ def checked_rounds(rounds: RecordedRounds, cascade: Cascade, uses_context: bool)
     answered = np.ascontiguousarray(rounds.answered, dtype=np.int64)
     if answered.ndim != 1 or not ((answered >= 0) & (answered <= n_arms)).all():
         raise InvalidOutputsError(
-            f"answered must be an array of arm counts from 0 to {n_arms}, got "
+            f"answered must be an array of integers from 0 to {n_arms} (arms per round), got "
             f"{short_repr(rounds.answered)}"
         )
     failed = np.asarray(rounds.failed, dtype=np.bool_)
     if failed.shape != (n,):
-        raise InvalidOutputsError(f"failed must have {n} values, got shape {failed.shape}")
+        raise InvalidOutputsError(
+            f"failed must have {n} values, one per round, got shape {failed.shape}"
+        )
     right, labelled = _checked_labels(rounds, n_arms)
     differ = differ_table(rounds.differ, n, cascade)
     return RecordedRounds(contexts, differ, answered, failed, right, labelled)
 
 
 def _checked_labels(rounds: RecordedRounds, n_arms: int) -> tuple[Bools, Bools] | tuple[None, None]:
-    """Return the labels of recorded rounds: which arms were right, and which rounds have labels."""
+    """Return which arms were right, and which rounds have labels; (None, None) without labels."""
     if rounds.right is None and rounds.labelled is None:
         return None, None
     if rounds.right is None or rounds.labelled is None:
@@ -257,24 +263,29 @@ def _checked_labels(rounds: RecordedRounds, n_arms: int) -> tuple[Bools, Bools] 
 
 
 def stop_column(stops: ArrayLike, n: int, n_arms: int) -> Ints:
-    """Return the stops of n rounds; −1 if no arm answered."""
+    """Return the stops of n rounds as an array, with −1 where no arm answered."""
     column = np.array(stops, dtype=np.int64)
     if column.shape != (n,):
-        raise InvalidStopError(f"stops must have {n} values, one per round, got {column.shape}")
+        raise InvalidStopError(
+            f"stops must have {n} values, one per round, got shape {column.shape}"
+        )
     if not ((column >= -1) & (column < n_arms)).all():
-        raise InvalidStopError(f"stops must be arms from 0 to {n_arms - 1}, or -1")
+        raise InvalidStopError(
+            f"stops must be arms from 0 to {n_arms - 1}, or -1 if no arm answered, got "
+            f"{short_repr(stops)}"
+        )
     return column
 
 
 def learned_arms(rounds: RecordedRounds, stops: ArrayLike, n_arms: int) -> Ints:
-    """Return how many arms to learn from if rounds ended at ``stops``; 0 skips a round."""
+    """Return how many arms to learn from if rounds ended at ``stops``; 0 skips the round."""
     arms = stop_column(stops, rounds.n, n_arms) + 1
     arms = np.where(rounds.failed, np.minimum(arms, rounds.answered), arms)
     return np.where(arms <= rounds.answered, arms, 0)
 
 
 def learned_end(rounds: RecordedRounds, t: int, stop: int) -> int | None:
-    """Return the last arm to learn from if round t is to end at ``stop``; None skips it."""
+    """Return the last arm to learn from if round t ends at ``stop``, or None to skip it."""
     last = int(rounds.answered[t]) - 1
     end = min(stop, last) if rounds.failed[t] else stop
     return end if 0 <= end <= last else None

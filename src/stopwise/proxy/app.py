@@ -1,4 +1,4 @@
-"""The proxy application: the service with OpenAI's chat completion routes."""
+"""The proxy application: the service plus OpenAI's chat completion routes."""
 
 import asyncio
 import math
@@ -49,9 +49,9 @@ from stopwise.text import shorten
 CHAT, MODELS = "/v1/chat/completions", "/v1/models"
 EVENT_STREAM = "text/event-stream"
 QUEUE_SIZE = 200  # shadow rounds that may wait
-WORKERS = 8  # shadow rounds that run at the same time
+WORKERS = 8  # shadow rounds that may run at the same time
 RETRY_DELAY = 1.0  # seconds
-MAX_ECHOED = 200  # characters of an unknown model's name in the error
+MAX_ECHOED = 200  # characters of an unknown model's name to repeat in the error
 SHADOW_REASON = "shadow mode: always this stage"
 _encode = msgspec.json.Encoder().encode
 
@@ -63,7 +63,7 @@ class ModelNotFound(HttpError):
 
 
 class ProxyApp(App):
-    """The service and the chat completion routes in front of its cascades."""
+    """The service with chat completion routes for its cascades."""
 
     statuses: ClassVar[Mapping[str, int]] = {**App.statuses, ModelNotFound.code: 404}
 
@@ -104,22 +104,22 @@ class ProxyApp(App):
     # -- start and stop -----------------------------------------------------------------------
 
     async def started(self) -> None:
-        """Create the cascades once the log is read; until then, answer without the policy."""
+        """Create the cascades; until they exist, requests are answered without the policy."""
         for cascade in self.cascades.values():
-            if not await self._load(cascade):  # retry in the background; load the others now
+            if not await self._load(cascade):  # retry in the background, so that the others load
                 self._background(self._load_later(cascade))
         self.service.preparing = ""
         for _ in range(WORKERS):
             self._background(self._run_shadow_rounds())
 
     async def _load(self, cascade: ServedCascade) -> bool:
-        """Create a cascade unless it exists; return False if it has failed."""
+        """Create a cascade unless it exists; return False if the service cannot load it."""
         config, day = cascade.config, _midnight()
-        self._spent[config.name, day] = math.inf  # no shadow rounds until the spending is counted
+        self._spent[config.name, day] = math.inf  # no shadow rounds until today's spending is known
         if not await self._create(config):
             return False
         counts = self.service.state.cascades[config.name].counts
-        # Failed rounds count in full, because the log does not hold their actual cost.
+        # Failed rounds count in full, because their actual cost is not in the log.
         self._spent[config.name, day] = counts.opened_on(day) * cascade.shadow_cost
         LOG.info("proxy ready", extra={"cascade": config.name, "mode": config.mode})
         return True
@@ -137,10 +137,9 @@ class ProxyApp(App):
                 return False
             except Conflict:
                 raise InvalidParameterError(
-                    f"cascade {config.name!r} exists in the store with other stages, costs, "
-                    "context or policy, and what it learned does not apply to these. Give it "
-                    f'another name in the configuration (name = "{config.name}-2"), or use '
-                    "another store"
+                    f"cascade {config.name!r} is in the store with other stages, costs, context "
+                    "or policy, so its learned state does not apply; rename it in the "
+                    f'configuration (name = "{config.name}-2"), or use another store'
                 ) from None
             except (TooManyRequests, Unavailable):
                 await asyncio.sleep(RETRY_DELAY)
@@ -168,7 +167,7 @@ class ProxyApp(App):
     # -- routes -------------------------------------------------------------------------------
 
     def error_response(self, request: Request, error: RequestError) -> Response:
-        """Return the response for an error, in OpenAI's format on OpenAI's routes."""
+        """Return an error response; on OpenAI's routes, use OpenAI's error format."""
         response = super().error_response(request, error)
         if request.path not in (CHAT, MODELS):
             return response
@@ -184,7 +183,7 @@ class ProxyApp(App):
 
     async def _chat(self, request: Request) -> Response:
         began = time.monotonic()
-        if self.access.keys is not None:  # before a large body is read
+        if self.access.keys is not None:  # check keys before reading a possibly large body
             request.key = self.access.keys.identify(request.headers.get("authorization"))
             self.access.keys.count_request(request.key)  # invalid requests count as well
         request.check_media_type()
@@ -205,7 +204,7 @@ class ProxyApp(App):
         others: list[asyncio.Task[Any]] = [disconnected]
         if run.relay is not None:
             others.append(asyncio.create_task(run.relay.started.wait()))
-        streams = False  # whether the response continues while the work does
+        streams = False  # whether the response is sent while the work is still running
         try:
             await asyncio.wait([work, *others], return_when=asyncio.FIRST_COMPLETED)
             if run.relay is not None and run.streaming:
@@ -225,13 +224,13 @@ class ProxyApp(App):
                 task.cancel()
             if not streams:
                 work.cancel()
-            del work  # otherwise the task, its exception and this frame keep each other alive
+            del work  # break the reference cycle of the task, its exception and this frame
 
     async def _answer(self, run: ChatRun, shadow: bool) -> Outcome:
         try:
             outcome = await (self._answer_in_shadow(run) if shadow else self._decide(run))
         except Exception as error:
-            if run.relay is not None:  # otherwise the caller of a stream would wait forever
+            if run.relay is not None:  # otherwise a streaming caller would wait forever
                 run.relay.fail(str(error) or type(error).__name__)
             raise
         if run.relay is not None and run.streaming:
@@ -241,7 +240,7 @@ class ProxyApp(App):
     # -- answers ------------------------------------------------------------------------------
 
     async def _decide(self, run: ChatRun) -> Outcome:
-        """Run stages up to the one where the policy stops, and return its answer."""
+        """Run stages up to the policy's stop, and return the answer of the last one."""
         config, last = run.cascade.config, run.cascade.last
         fallback = range(config.answer_arm, last + 1)
         try:
@@ -266,7 +265,7 @@ class ProxyApp(App):
         return await self._first(run, range(arm + 1, last + 1), reason)
 
     async def _first(self, run: ChatRun, arms: Iterable[int], reason: str) -> Outcome:
-        """Return the first answer from these stages, else the deepest answer so far."""
+        """Return the first answer from these stages; if all fail, the deepest answer so far."""
         run.final = True
         for arm in arms:
             if run.streaming:
@@ -283,7 +282,7 @@ class ProxyApp(App):
         raise run.failures[-1].copy() if run.failures else StageFailure(reason)
 
     async def _answer_in_shadow(self, run: ChatRun) -> Outcome:
-        """Answer from the configured stage, and queue a sample of requests for shadow rounds."""
+        """Answer from the configured stage; queue a random sample of requests as shadow rounds."""
         config = run.cascade.config
         run.final = True
         answer = await run.ask(config.answer_arm, run.chat)
@@ -302,7 +301,7 @@ class ProxyApp(App):
                 self._shadow.done(shadow_round)
 
     async def _run_shadow_round(self, shadow_round: ShadowRound) -> None:
-        """Run a request through all stages, within the budget."""
+        """Run a request through all stages, unless that would exceed the budget."""
         cascade = shadow_round.cascade
         config, name = cascade.config, cascade.config.name
         reserved, day = cascade.shadow_cost, (name, _midnight())
@@ -312,7 +311,7 @@ class ProxyApp(App):
         self._spent[day] += reserved  # other rounds may start before this one ends
         chat, answer = shadow_round.decoded()
         run = ChatRun(cascade, chat, math.inf, None)
-        run.answers[config.answer_arm] = answer  # already paid
+        run.answers[config.answer_arm] = answer  # already paid for
         try:
             loop = await run_round(self.service, run, self._background, complete=True)
             if loop.failure is None:
@@ -338,7 +337,7 @@ class ProxyApp(App):
 
     def _headers(self, run: ChatRun, arm: int, reason: str) -> tuple[tuple[str, str], ...]:
         config, cost = run.cascade.config, run.spent
-        if arm not in run.answers:  # the actual cost of a stream is known only at its end
+        if arm not in run.answers:  # a stream's actual cost is unknown until it ends
             cost += config.expected(arm)
         fields = {
             "arm": config.stage[arm].name,
@@ -351,7 +350,7 @@ class ProxyApp(App):
         return tuple((f"x-stopwise-{name}", _header(value)) for name, value in fields.items())
 
     def _reason(self, name: str, id_: str | None) -> str:
-        """Return a sentence that explains where a round stopped."""
+        """Return a sentence that explains why a round stopped where it did."""
         cascade = self.service.state.cascades.get(name)
         recent = () if cascade is None else reversed(cascade.recent)
         explanations = (round_.explanation() for round_ in recent if round_.id == id_)
@@ -361,7 +360,7 @@ class ProxyApp(App):
         reply = failure.reply
         self._warn(run.cascade.config.name, "failed", str(failure))
         retry_after = _retry_after(None if reply is None else reply.retry_after)
-        if shadow and reply is not None:  # the upstream's own error, as without the proxy
+        if shadow and reply is not None:  # the upstream's own error, unmodified
             return Response(reply.status, reply.body, reply.media_type, retry_after)
         code = {504: "timeout", 429: "rate_limit_exceeded"}.get(failure.status, "upstream_error")
         body = _encode(error_body(failure.status, str(failure), code))
@@ -369,9 +368,9 @@ class ProxyApp(App):
         return Response(failure.status, body, JSON, headers + retry_after)
 
     def _warn(self, name: str, event: str, reason: str) -> None:
-        """Count a problem, and log it unless the last one had the same reason."""
+        """Count a problem, and log it unless the cascade's last one had the same reason."""
         self._count(name, event)
-        if self._reasons.get(name) != reason:  # an outage would fill the log with equal lines
+        if self._reasons.get(name) != reason:  # so that an outage does not flood the log
             self._reasons[name] = reason
             LOG.warning(event, extra={"cascade": name, "reason": reason})
 
@@ -382,12 +381,12 @@ class ProxyApp(App):
 async def _stream(
     relay: Relay, work: "asyncio.Task[Any]", disconnected: "asyncio.Task[Any]"
 ) -> AsyncGenerator[bytes, None]:
-    """Yield a stream; cancel the work when the caller disconnects or the generator is closed."""
+    """Yield a relay's chunks; cancel the work if the caller disconnects or the response ends."""
     disconnected.add_done_callback(lambda _: work.cancel())
     work.add_done_callback(lambda _: relay.end(b""))
     try:
         if relay.untouched:
-            yield b""  # sends the headers when the upstream has sent its own
+            yield b""  # makes the server send the headers before the first chunk
         async for chunk in relay.chunks():
             yield chunk
     finally:
@@ -398,7 +397,7 @@ async def _stream(
 
 
 def _deadline(request: Request, maximum: float | None) -> float:
-    """Return the seconds for a request: the caller's limit, at most that of the cascade."""
+    """Return a request's time limit in seconds: the caller's or the cascade's, if lower."""
     text = request.headers.get("x-stopwise-deadline")
     maximum = MAX_SECONDS if maximum is None else maximum
     if text is None:
@@ -417,13 +416,13 @@ def _deadline(request: Request, maximum: float | None) -> float:
 
 
 def _midnight() -> float:
-    """Return when the current day began (UTC), in seconds since 1970."""
+    """Return the start of the current UTC day, in seconds since 1970."""
     now = time.time()
     return now - now % 86_400
 
 
 def _header(value: str) -> str:
-    """Return a text as a header value: ASCII, on one line."""
+    """Convert a text to a header value: ASCII characters on one line."""
     return " ".join(value.encode("ascii", "replace").decode().split())
 
 

@@ -1,4 +1,4 @@
-"""Chat completion requests, answers and streams in the format of OpenAI's API."""
+"""Chat completion requests, answers and streams in OpenAI's API format."""
 
 import json
 import re
@@ -14,14 +14,14 @@ from stopwise.service.http.errors import BadRequest
 from stopwise.text import shorten
 
 DONE = b"data: [DONE]\n\n"
-MAX_TOKENS = 1_000_000_000  # per call; a higher count is an error of the upstream
-MAX_PARTS = 1_000  # choices of an answer, and tool calls of a choice
-MAX_DIGITS = 1_000  # of an integer; longer numbers become infinite floats
-USAGE_DEPTH = 4  # nested objects in `usage`
+MAX_TOKENS = 1_000_000_000  # per call; a higher count is treated as an upstream error
+MAX_PARTS = 1_000  # choices per answer, and tool calls per choice
+MAX_DIGITS = 1_000  # in an integer; longer ones are decoded as infinite floats
+USAGE_DEPTH = 4  # levels of nested objects in `usage`
 MAX_ANSWER = 16_000_000  # bytes
-MAX_DECODED = 80_000_000  # bytes of memory for decoded JSON, estimated
-MAX_STRINGS = 1_000_000  # in JSON whose estimate, with the contents of strings, is too large
-OVERHEAD = 500  # bytes of memory that a field or an entry takes besides its value
+MAX_DECODED = 80_000_000  # estimated bytes of memory for decoded JSON
+MAX_STRINGS = 1_000_000  # strings to remove when the first memory estimate is too high
+OVERHEAD = 500  # bytes of memory per field or entry, in addition to its value
 Fields = dict[str, msgspec.Raw]
 _encode = msgspec.json.Encoder().encode
 _fields = msgspec.json.Decoder(Fields).decode
@@ -29,7 +29,7 @@ _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)  # JSON strings
 
 
 class Reply(NamedTuple):
-    """The unmodified response of an upstream that is not a chat completion."""
+    """An upstream's unmodified response, if it is not a chat completion."""
 
     status: int
     body: bytes
@@ -40,8 +40,8 @@ class Reply(NamedTuple):
 class StageFailure(StopwiseError):
     """A stage did not answer.
 
-    ``status`` is the HTTP status for the caller if no other stage answers; ``cost`` is the cost of
-    the failed call.
+    ``status`` is the HTTP status that the caller gets if no other stage answers. ``cost`` is the
+    cost of the failed call.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class StageFailure(StopwiseError):
 
 
 def too_large(subject: str, max_bytes: int, option: str) -> StageFailure:
-    """Return the failure of a stage that exceeds a limit.
+    """Return the failure for a stage whose answer or stream exceeds a size limit.
 
     Examples
     --------
     >>> too_large("the answer", 16_000_000, "max_answer")
-    StageFailure('the answer exceeds 16,000,000 bytes: to allow more, raise max_answer in [limits]')
+    StageFailure('the answer exceeds 16,000,000 bytes; to allow more, raise max_answer in [limits]')
     """
     return StageFailure(
-        f"{subject} exceeds {max_bytes:,} bytes: to allow more, raise {option} in [limits]"
+        f"{subject} exceeds {max_bytes:,} bytes; to allow more, raise {option} in [limits]"
     )
 
 
@@ -99,14 +99,17 @@ class ChatRequest:
         return default if raw is None else msgspec.json.decode(raw, type=kind)
 
     def has_any(self, *names: str) -> bool:
-        """Return whether any of these fields is present and neither null nor an empty list."""
+        """Return whether any of these fields has a value other than null or an empty list."""
         values = (bytes(self.fields[name]) for name in names if name in self.fields)
         return any(value not in {b"null", b"[]"} for value in values)
 
     def upstream_body(
         self, model: str | None, *, stream: bool, extra: Mapping[str, Any] = {}
     ) -> bytes:
-        """Return the body for an upstream, with its model and only if wanted as a stream."""
+        """Return the request body for an upstream, with ``model`` as the upstream's own model.
+
+        Without ``stream``, the answer is not streamed even if the caller asked for a stream.
+        """
         fields: dict[str, Any] = {**self.fields, **extra}
         if model is not None:
             fields["model"] = model
@@ -116,12 +119,12 @@ class ChatRequest:
         return _encode(fields)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the request as Python values, for a stage that is a function."""
+        """Return the decoded request, for stages that are Python functions."""
         return {name: msgspec.json.decode(raw) for name, raw in self.fields.items()}
 
 
 def text_of(content: object) -> str:
-    """Return the text of a message's content, which is a string or a list of parts."""
+    """Return the text in a message's ``content``, which is a string or a list of parts."""
     if isinstance(content, str):
         return content
     parts = cast(list[Any], content if isinstance(content, list) else [])
@@ -130,12 +133,12 @@ def text_of(content: object) -> str:
 
 
 def prompt_of(chat: ChatRequest) -> str:
-    """Return all text of a request."""
+    """Return the text of all messages in a request."""
     return "\n".join(text_of(message.get("content")) for message in chat.messages)
 
 
 class Answer:
-    """The answer of a stage: a chat completion, raw and decoded.
+    """A stage's answer: a chat completion, both raw and decoded.
 
     Examples
     --------
@@ -165,13 +168,13 @@ class Answer:
 
     @classmethod
     def of_text(cls, text: str, model: str) -> "Answer":
-        """Return a text as a chat completion."""
+        """Wrap a text in a chat completion."""
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         return cls(_encode({**_head("chat.completion", model), "choices": [choice]}))
 
     def logprobs(self) -> list[float]:
-        """Return the log-probabilities of the tokens, if the upstream sent them."""
+        """Return the tokens' log-probabilities; empty if the upstream did not send them."""
         try:
             content: list[Any] = self.choice["logprobs"]["content"]
             return [float(token["logprob"]) for token in content]
@@ -179,16 +182,16 @@ class Answer:
             return []
 
     def with_usage(self, usage: Mapping[str, Any]) -> bytes:
-        """Return the body with the usage of all stages."""
+        """Return the raw answer with its ``usage`` replaced."""
         if not usage or usage == self.usage:
             return self.raw
         try:
             return _encode({**_fields(self.raw), "usage": usage})
-        except msgspec.DecodeError:  # NaN or a huge number, which are not JSON
+        except msgspec.DecodeError:  # the answer contains NaN or a huge number
             return _encode({**self.body, "usage": usage})
 
     def events(self, usage: Mapping[str, Any], *, include_usage: bool) -> bytes:
-        """Return the answer as the events of a stream."""
+        """Return the answer as the server-sent events of a complete stream."""
         head = _head("chat.completion.chunk", str(self.body.get("model", "")))
         head |= {name: self.body[name] for name in ("id", "created") if name in self.body}
         chunks: list[dict[str, Any]] = []
@@ -209,9 +212,9 @@ class Answer:
 
 
 def decode_json(raw: bytes) -> Any:
-    """Decode JSON; accept NaN, Infinity and huge numbers, which some upstreams send, as floats.
+    """Decode JSON, including the NaN, Infinity and huge numbers that some upstreams send.
 
-    Raise `ValueError` if it is not JSON or would take too much memory.
+    Raises `ValueError` if the text is not JSON or would take too much memory.
     """
     if exceeds_memory(raw):
         raise ValueError("too many JSON values")
@@ -219,12 +222,12 @@ def decode_json(raw: bytes) -> Any:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
         value = json.loads(raw, parse_int=_integer)
-        _encode(value)  # fails for a lone surrogate, which could not be forwarded
+        _encode(value)  # rejects lone surrogates, which cannot be forwarded
         return value
 
 
 def exceeds_memory(raw: bytes) -> bool:
-    """Return whether decoded JSON could take more than `MAX_DECODED` bytes.
+    """Return whether this JSON could take more than `MAX_DECODED` bytes once decoded.
 
     Examples
     --------
@@ -233,7 +236,7 @@ def exceeds_memory(raw: bytes) -> bool:
     >>> exceeds_memory(b"[%b[]]" % (b"[]," * 1_000_000))
     True
     """
-    if _memory(raw) <= MAX_DECODED:  # fast, but also counts the contents of strings
+    if _memory(raw) <= MAX_DECODED:  # fast, but also counts brackets inside strings
         return False
     too_many_strings = raw.count(b'"') > 2 * MAX_STRINGS  # removing one takes a microsecond
     return too_many_strings or len(raw) + _memory(_STRINGS.sub(b"", raw)) > MAX_DECODED
@@ -244,14 +247,14 @@ def _memory(raw: bytes) -> int:
 
 
 def _integer(digits: str) -> int | float:
-    """Return a number that may have more digits than Python accepts for an integer."""
+    """Convert digits to a number, even if there are more than Python accepts in an integer."""
     return int(digits) if len(digits) < MAX_DIGITS else float(digits)
 
 
 def _checked_choices(body: object) -> list[dict[str, Any]]:
-    """Return the choices of a chat completion; raise `StageFailure` if they are invalid.
+    """Return the choices of a chat completion; raise `StageFailure` if any is invalid.
 
-    Callers execute tool calls, so malformed ones must not reach them.
+    Callers execute tool calls, so malformed tool calls must not reach them.
     """
     choices: Any = cast(Any, body).get("choices") if isinstance(body, dict) else None
     if not _is_object_list(choices) or not choices:
@@ -281,21 +284,21 @@ def _is_object_list(value: object) -> bool:
 
 
 def _is_tool_call(call: Mapping[str, Any]) -> bool:
-    """Return whether a tool call names a function or a custom tool."""
+    """Return whether a tool call has the name of a function or custom tool."""
     tool: Any = call.get("function") or call.get("custom")
     return isinstance(tool, dict) and isinstance(cast(Any, tool).get("name"), str)
 
 
 def is_index(value: object) -> bool:
-    """Return whether a value is a valid index of a choice or tool call, or missing (None)."""
+    """Return whether a value is None or a valid index of a choice or tool call."""
     return value is None or (type(value) is int and 0 <= value < MAX_PARTS)
 
 
 def read_usage(usage: object) -> tuple[dict[str, Any], str]:
-    """Return the validated ``usage`` of an answer, and the problem if it is invalid.
+    """Return an answer's ``usage`` and "", or {} and the problem if it is invalid.
 
-    If any token count is not an integer from 0 to `MAX_TOKENS`, all of ``usage`` is ignored: a
-    negative count would be a credit in every budget.
+    If any token count is not an integer from 0 to `MAX_TOKENS`, ``usage`` is ignored altogether,
+    because a negative count would add to every budget.
 
     Examples
     --------
@@ -330,12 +333,12 @@ def _checked_usage(usage: dict[str, Any], depth: int) -> dict[str, Any]:
 
 
 def _display(value: object) -> str:
-    """Return a description of a value for the log, which must not contain text of answers."""
+    """Return a description of a value for the log, which must not contain text from answers."""
     if not isinstance(value, int | float):
         return f"of type {type(value).__name__}"
     try:
         return shorten(repr(value))
-    except ValueError:  # Python writes no integer of more than 4,300 digits
+    except ValueError:  # Python does not format integers of more than 4,300 digits
         return "a huge number"
 
 
@@ -344,12 +347,12 @@ def _head(kind: str, model: str) -> dict[str, Any]:
 
 
 def event(value: Any) -> bytes:
-    """Return a value encoded as a server-sent event."""
+    """Encode a value as a server-sent event."""
     return b"data: " + _encode(value) + b"\n\n"
 
 
 def error_body(status: int, message: str, code: str | None = None, param: str | None = None) -> Any:
-    """Return an error in OpenAI's format.
+    """Return the body of an error response in OpenAI's format.
 
     Examples
     --------
@@ -362,7 +365,7 @@ def error_body(status: int, message: str, code: str | None = None, param: str | 
 
 
 def total_usage(usages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the sum of the usage of stages, field by field.
+    """Sum the ``usage`` of several answers, field by field.
 
     Examples
     --------
@@ -400,7 +403,7 @@ class StreamCollector:
         self._held = 0  # bytes
 
     def add(self, data: bytes) -> dict[str, Any] | None:
-        """Add the data of an event; return it decoded, or None if it is not part of the answer."""
+        """Add an event's data; return the decoded chunk, or None for a comment or the end."""
         if data in (b"", b"[DONE]"):  # a comment or the end
             self.done = self.done or bool(data)
             return None
@@ -451,7 +454,7 @@ class StreamCollector:
         self._held += len(encoded)
 
     def _append(self, target: dict[str, Any], delta: Mapping[str, Any]) -> None:
-        """Merge a delta: strings are appended, objects merged, other values replaced."""
+        """Merge a delta into the target: append strings, merge objects, replace other values."""
         for name, value in delta.items():
             previous = target.get(name)
             if value is None:
@@ -466,7 +469,7 @@ class StreamCollector:
                 target[name] = TextBuffer()
                 self._held += target[name].append(value)
             else:
-                # Kept encoded: decoded, JSON such as [[],[],…] takes twenty times its length.
+                # Stored encoded, because JSON such as [[],[],…] takes 20 times more once decoded.
                 encoded = msgspec.Raw(_encode(value))
                 if isinstance(previous, msgspec.Raw):
                     self._held -= len(previous)
@@ -475,12 +478,12 @@ class StreamCollector:
 
     @property
     def complete(self) -> bool:
-        """Whether the answer is complete: the stream or every choice has ended."""
+        """Whether the answer is complete: the stream has ended, or every choice has."""
         finish_reasons = [choice["finish_reason"] for choice in self.choices.values()]
         return self.done or (bool(finish_reasons) and all(finish_reasons))
 
     def body(self) -> bytes:
-        """Return the answer as a chat completion that was not streamed."""
+        """Return the collected answer as a chat completion without streaming."""
         for index, choice in self.choices.items():
             message = choice["message"]
             message.setdefault("content", None)
@@ -502,7 +505,7 @@ def _index(part: Mapping[str, Any]) -> int:
 
 
 class TextBuffer:
-    """A text that is appended to in pieces.
+    """A text built by appending pieces.
 
     Examples
     --------
@@ -512,7 +515,7 @@ class TextBuffer:
     """
 
     def __init__(self) -> None:
-        # UTF-8 instead of a list of strings: a string of one letter takes 50 bytes.
+        # UTF-8 bytes rather than a list of strings, since a one-letter string takes 50 bytes.
         self._pieces = bytearray()
 
     def append(self, piece: str) -> int:

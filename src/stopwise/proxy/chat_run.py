@@ -1,4 +1,4 @@
-"""The run of one chat request through the stages of a cascade."""
+"""Run one chat request through the stages of a cascade."""
 
 import asyncio
 import math
@@ -27,7 +27,7 @@ MAX_SECONDS = 86_400.0
 
 
 class PolicyUnavailable(StopwiseError):
-    """The service cannot decide; the request is answered without the policy."""
+    """The service could not decide in time; the request is answered without the policy."""
 
 
 class LimitReached(StageFailure):
@@ -35,7 +35,7 @@ class LimitReached(StageFailure):
 
 
 class ServedCascade:
-    """A cascade with clients for its stages."""
+    """A cascade with a client for each stage."""
 
     def __init__(self, config: CascadeConfig, session: ClientSession, limits: Limits) -> None:
         self.config = config
@@ -45,7 +45,7 @@ class ServedCascade:
         ]
         self.comparison = config.comparison()
         self.last = len(self.clients) - 1
-        # Expected cost of a shadow round, in which the call of the stage `answer` is already paid.
+        # Expected cost of a shadow round: the stage that answered the caller is already paid for.
         answer_arm = config.answer_arm
         self.shadow_cost = sum(
             client.expected for arm, client in enumerate(self.clients) if arm != answer_arm
@@ -56,7 +56,10 @@ class ServedCascade:
             self._embed = partial(embed, embedding, post, max_bytes=limits.max_answer)
 
     async def context(self, chat: ChatRequest, seconds: float) -> list[float]:
-        """Return the context before the first stage; embedding the prompt may take ``seconds``."""
+        """Return the context before the first stage.
+
+        If embedding the prompt takes longer than ``seconds``, its features are zeros.
+        """
         features = request_features(chat, self.config.context)
         if self.config.embedding is None:
             return features
@@ -69,25 +72,25 @@ class ServedCascade:
 
 
 class ChatRun:
-    """State of one chat request: the answers of stages, failures, and use of its limits."""
+    """State of one chat request: answers and failures so far, calls made, and money spent."""
 
     def __init__(
         self, cascade: ServedCascade, chat: ChatRequest, until: float, relay: Relay | None
     ) -> None:
         self.cascade = cascade
         self.chat = chat
-        self.until = until  # on the clock of time.monotonic; infinite: no limits
+        self.until = until  # deadline in time.monotonic() seconds; if infinite, there are no limits
         self.relay = relay
-        self.final = False  # whether the next answer goes to the caller, from whichever stage
+        self.final = False  # whether the next answer goes to the caller, regardless of its stage
         self.answers: dict[int, Answer] = {}
         self.failures: list[StageFailure] = []
         self.calls = 0
         self.spent = 0.0
-        self.round: str | None = None  # the id of the service's round, once the log has it
+        self.round: str | None = None  # ID of the service's round, once it is in the log
         self.streamed_arm = cascade.last
 
     async def ask(self, arm: int, chat: ChatRequest) -> Answer:
-        """Return the answer of a stage, which is called at most once."""
+        """Return a stage's answer; call the stage only the first time."""
         if arm in self.answers:
             return self.answers[arm]
         seconds = self._timeout(arm)
@@ -101,7 +104,7 @@ class ChatRun:
             answer = await self.cascade.clients[arm].ask(chat, seconds, left, relay)
         except StageFailure as failure:
             failure.__context__ = None  # its traceback holds the partial answer
-            self.failures.append(failure.copy())  # the original would be part of a reference cycle
+            self.failures.append(failure.copy())  # the original would create a reference cycle
             self.spent += failure.cost
             raise
         self.answers[arm] = answer
@@ -109,17 +112,18 @@ class ChatRun:
         return answer
 
     def _timeout(self, arm: int) -> float:
-        """Return the seconds that a stage may take; raise `LimitReached` if it must not run."""
+        """Return a stage's timeout in seconds; raise `LimitReached` if it must not run."""
         config, left = self.cascade.config, self.until - time.monotonic()
-        if self.until == math.inf:  # in shadow mode no caller waits, and the budget is the limit
+        if self.until == math.inf:  # shadow round: limited by the budget only
             return config.stage[arm].timeout
         if left <= 0:
             raise self._limit_reached("the deadline has passed", 504)
         if config.max_calls is not None and self.calls >= config.max_calls:
-            raise self._limit_reached(f"the limit max_calls = {config.max_calls} is reached", 502)
+            message = f"the limit of max_calls = {config.max_calls} has been reached"
+            raise self._limit_reached(message, 502)
         needed = self.spent + config.expected(arm)
         if self.calls and config.max_cost is not None and needed > config.max_cost:
-            message = f"another stage would exceed max_cost = {config.max_cost:g}"
+            message = f"running another stage would exceed max_cost = {config.max_cost:g}"
             raise self._limit_reached(message, 502)
         return min(left, config.stage[arm].timeout)
 
@@ -130,16 +134,16 @@ class ChatRun:
 
     @property
     def streaming(self) -> bool:
-        """Whether the caller has received the beginning of a stream."""
+        """Whether part of a stream has already been sent to the caller."""
         return self.relay is not None and self.relay.started.is_set()
 
     def usage(self) -> dict[str, Any]:
-        """Return the usage of all stages, summed."""
+        """Return the total usage of the stages that answered."""
         return total_usage(answer.usage for answer in self.answers.values())
 
 
 class Outcome(NamedTuple):
-    """The answer for the caller, its stage and the reason."""
+    """The answer for the caller, the stage that gave it, and why that stage."""
 
     arm: int
     answer: Answer
@@ -147,9 +151,9 @@ class Outcome(NamedTuple):
 
 
 class ServiceRound:
-    """A round of the service in this process, driven by a `RoundLoop`.
+    """A round of the service in the same process, driven by a `RoundLoop`.
 
-    ``answers`` grows as stages answer; the log stores them with the end of the round.
+    ``answers`` grows as stages answer. It is logged when the round ends.
     """
 
     def __init__(
@@ -169,7 +173,7 @@ class ServiceRound:
         return self.answer.next
 
     def give(self, output: Any, revealed: tuple[float, ...]) -> Generator[Any, Any, None]:
-        """Report the output of the current arm and the context it reveals."""
+        """Report the current arm's output and the context that it reveals."""
         newest: RoundAnswer = yield self._report({self.answer.arm: output}, list(revealed))
         self.answer = newest
 
@@ -191,17 +195,17 @@ def _always(_: object) -> bool:
 
 
 def _has_next(answer: RoundAnswer) -> bool:
-    """Return whether the round continues; only its last step waits until all are in the log."""
+    """Return whether the round continues; if so, do not wait until this step is in the log."""
     return answer.next is not None
 
 
 def _service_timeout(until: float) -> float:
-    """Return the seconds that the service may take: at most a quarter of the time left."""
+    """Return the timeout for calls to the service: at most about a quarter of the time left."""
     return min(SERVICE_TIMEOUT, max((until - time.monotonic()) / 4, 0.02))
 
 
 async def await_service(work: Awaitable[T], until: float) -> T:
-    """Await an operation of the service; raise `PolicyUnavailable` if it fails or is slow."""
+    """Await a call to the service; raise `PolicyUnavailable` if it fails or times out."""
     try:
         async with asyncio.timeout(_service_timeout(until)):
             return await work
@@ -218,13 +222,14 @@ async def run_round(
     *,
     complete: bool = False,
 ) -> RoundLoop:
-    """Run a round up to the stop that the service decides; raise `PolicyUnavailable` if it cannot.
+    """Run stages until the service decides to stop, or all of them if ``complete``.
 
-    A ``complete`` round runs every stage.
+    Raises `PolicyUnavailable` if the service cannot decide.
     """
     cascade, chat = run.cascade, run.chat
     name = cascade.config.name
-    # The headers of a stream name the round, so it must be in the log before they are sent.
+    # A stream's headers contain the round's ID, so the round must be in the log before they are
+    # sent.
     early = None if chat.stream else _always
     context = await cascade.context(chat, _service_timeout(run.until))
     request = RoundRequest(context, complete=complete or UNSET)
@@ -237,7 +242,7 @@ async def run_round(
     try:
         (opened,), _ = await await_service(asyncio.shield(opening), run.until)
     except BaseException:
-        background(end_once_opened())  # the round may still be opened
+        background(end_once_opened())  # the service may still open the round
         raise
     comparison = cascade.comparison.start()
     service_round = ServiceRound(service, name, opened, comparison.stored_answers)
@@ -256,7 +261,7 @@ async def run_round(
     try:
         await drive_async(loop.steps(), perform)
         if loop.failure is not None:
-            if loop.error is not None:  # its traceback and this frame would keep each other alive
+            if loop.error is not None:  # the traceback and this frame would keep each other alive
                 loop.error = loop.error.with_traceback(None)
             await await_service(service_round.end(), run.until)  # learn from the stages that ran
     except BaseException:

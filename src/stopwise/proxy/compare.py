@@ -1,6 +1,6 @@
-"""Comparison of chat answers, and of labels with answers.
+"""Compare chat answers with each other and with labels.
 
-A user's ``same(a, b)`` is made an equivalence relation within each round.
+With a user's ``same(a, b)``, each round's answers are grouped into equivalence classes.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,16 +16,16 @@ from stopwise.service.domain.outputs import StoredAnswer, canonical, unpack_answ
 
 Same: TypeAlias = Callable[[Any, Any], Any]
 NOT_STORED = (
-    "the answers of this round were not stored, so a label cannot be compared with them: they are "
-    "stored for policies that learn from labels, up to 1 MB per round. Label by stage instead: "
-    '{"right": {…}}'
+    "cannot compare the label with this round's answers, because they were not stored (answers are "
+    "stored only for policies that learn from labels, up to 1 MB per round); state which stages "
+    'were right instead: {"right": {…}}'
 )
 _json = answer_form("json")
 _encode = msgspec.json.Encoder().encode
 
 
 class Comparison:
-    """The comparison of a cascade's answers; `start` begins a round.
+    """How a cascade's answers are compared; call `start` at the start of each round.
 
     Examples
     --------
@@ -42,27 +42,27 @@ class Comparison:
         self._same = same
 
     def start(self) -> "Comparison | AnswerClasses":
-        """Return the object that maps each answer of one round to its compared value."""
+        """Return an object whose ``value`` method maps this round's answers to outputs."""
         return self if self._same is None else AnswerClasses(self._same)
 
-    stored_answers: Sequence[StoredAnswer] = ()  # none: labels are compared with outputs
+    stored_answers: Sequence[StoredAnswer] = ()  # empty, since labels are compared with outputs
 
     def value(self, answer: Answer) -> Any:
-        """Return the compared value of an answer, or of its tool calls if it has any."""
+        """Return the value by which an answer is compared: its tool calls, or else its text."""
         return tool_calls(answer.message) or _value(self._form, answer.text)
 
     def label(self, label: object, reported: Reported) -> bytes:
-        """Return the output that a label equals; a new output if it matches no arm of the round.
+        """Return the output that a label matches, or a new output if it matches no arm.
 
-        A label is a text as a stage would answer, a message with ``content`` or ``tool_calls``, a
-        JSON value, or an output as the service shows it.
+        A label is a text such as a stage would answer, a message with ``content`` or
+        ``tool_calls``, a JSON value, or an output in the form in which the service returns it.
         """
         outputs = reported.outputs
         exact = canonical(label, "label")
         if self._same is not None:
             if reported.answers:
                 return _class_of(label, reported, self._same)
-            if exact in outputs:  # the class of an answer, in a round without stored answers
+            if exact in outputs:  # the label is the class of an answer
                 return exact
             raise Conflict(NOT_STORED)
         if exact in outputs:
@@ -71,13 +71,13 @@ class Comparison:
         return next((output for output in candidates if output in outputs), candidates[0])
 
     def _values_of(self, label: object) -> list[Any]:
-        """Return the possible values of a label, the most likely first."""
+        """Return the values that a label may mean, most likely first."""
         message = _message(label)
         if message is not None:
             return [tool_calls(message) or _value(self._form, text_of(message.get("content")))]
         text = label if isinstance(label, str) else _encode(label).decode()
         values = [_value(self._form, text)]
-        if self._is_field:  # the label may be the field alone
+        if self._is_field:  # the label may be only the field's value
             inner = answer_form("json:field")
             objects = [_encode({"field": label}).decode(), f'{{"field": {text}}}']
             values += [value for value in map(inner, objects) if value is not None]
@@ -85,7 +85,7 @@ class Comparison:
 
 
 class AnswerClasses:
-    """Equivalence classes of the answers within a round, assigned in the order of the stages."""
+    """Equivalence classes of one round's answers, assigned in stage order."""
 
     def __init__(self, same: Same) -> None:
         self._same = same
@@ -96,8 +96,8 @@ class AnswerClasses:
         """Return the class of an answer."""
         calls = tool_calls(answer.message)
         stored = StoredAnswer(answer.text if calls is None else calls, calls is not None)
-        # An answer that matches several classes joins the first. Classes already reported never
-        # change, and their equality is an equivalence relation even if ``same`` is not transitive.
+        # An answer that matches several classes joins the first, so reported classes never change.
+        # This is an equivalence relation even if ``same`` is not transitive.
         pairs = zip(self._classes, self.stored_answers, strict=True)
         matches = (class_ for class_, other in pairs if _alike(other, stored, self._same))
         class_ = min(matches, default=len(self.stored_answers))
@@ -107,13 +107,13 @@ class AnswerClasses:
 
 
 def _class_of(label: object, reported: Reported, same: Same) -> bytes:
-    """Return the class of a label in its round; a new class if it matches no answer."""
+    """Return the class of the first answer that a label matches, or a new class."""
     answers, message = unpack_answers(reported.answers), _message(label)
     calls = None if message is None else tool_calls(message)
     text = label if isinstance(label, str) else _encode(label).decode()
     if message is not None:
         text = calls or text_of(message.get("content"))
-    # Tool calls as the service shows them are a valid label as well.
+    # Tool calls are also accepted in the form in which the service returns them.
     texts = [answer.text for answer in answers]
     if text in texts:
         return reported.outputs[texts.index(text)]
@@ -124,7 +124,7 @@ def _class_of(label: object, reported: Reported, same: Same) -> bytes:
                 return output
         except Exception as error:  # a user's function may raise anything
             problem = f"{type(error).__name__}: {error}"
-            raise Conflict(f"the label cannot be compared with an answer: {problem}") from None
+            raise Conflict(f"comparing the label with an answer raised {problem}") from None
     return canonical(len(answers), "label")
 
 
@@ -135,14 +135,14 @@ def _alike(first: StoredAnswer, second: StoredAnswer, same: Same) -> bool:
 
 
 def _message(label: object) -> dict[str, Any] | None:
-    """Return the label if it is an assistant message."""
+    """Return a label that is an assistant message, or None for other labels."""
     message = cast(dict[str, Any], label if isinstance(label, dict) else {})
     calls = message.get("tool_calls") or message.get("function_call")
     return message if calls or message.get("role") == "assistant" else None
 
 
 def tool_calls(message: dict[str, Any]) -> str | None:
-    """Return the names and canonical arguments of a message's tool calls as JSON."""
+    """Return a message's tool calls as JSON with canonical arguments, or None without any."""
     calls = [
         call.get("function") or call.get("custom") for call in _objects(message.get("tool_calls"))
     ]
@@ -154,12 +154,12 @@ def tool_calls(message: dict[str, Any]) -> str | None:
 
 
 def _value(form: AnswerForm, text: str) -> Any:
-    """Return the value of a text in this form, or the normalised text if it has no such value."""
+    """Extract the value of this form from a text; without one, return the normalised text."""
     value = form(text)
     return normalised_text(text) if value is None else value
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
-    """Return the JSON objects in a list; none if the value is not a list."""
+    """Return the JSON objects in a list, or an empty list if the value is not a list."""
     entries = cast(list[Any], value if isinstance(value, list) else [])
     return [entry for entry in entries if isinstance(entry, dict)]

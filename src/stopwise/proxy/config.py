@@ -34,7 +34,7 @@ MAX_BODY = 20_000_000  # bytes: requests may contain images
 
 
 class StageConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One stage: an upstream, or a function ``python = "module:function"``."""
+    """One stage: an upstream, or a Python function given as ``python = "module:function"``."""
 
     name: ShortText
     url: str | None = None
@@ -48,14 +48,14 @@ class StageConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     extra: dict[str, Any] = {}
 
     def price(self, tokens: Sequence[float]) -> float | None:
-        """Return the cost of (prompt, completion) tokens; without prices, ``cost``."""
+        """Return the cost of (prompt, completion) tokens, or ``cost`` if no prices are set."""
         if self.price_in is None or self.price_out is None:
             return self.cost
         return (tokens[0] * self.price_in + tokens[1] * self.price_out) / 1e6
 
 
 class EmbeddingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The source of prompt embeddings, and the projection that reduces them."""
+    """Where prompt embeddings come from, and the projection that makes them smaller."""
 
     python: str | None = None
     url: str | None = None
@@ -67,18 +67,18 @@ class EmbeddingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class SameFunction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A function ``python = "module:same"`` that returns whether two texts agree."""
+    """A Python function, ``python = "module:same"``, that returns whether two texts agree."""
 
     python: str
 
 
 class CascadeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One cascade, which callers request as a model."""
+    """One cascade, whose name callers pass as ``model``."""
 
     name: Name
     stage: Annotated[list[StageConfig], Meta(min_length=2, max_length=15)]
     mode: Literal["shadow", "on"] = "shadow"
-    answer: str = ""  # the name of a stage; empty: the last
+    answer: str = ""  # name of the stage that answers in shadow mode; by default the last
     sample: Annotated[float, Meta(ge=0, le=1)] = 0.1
     budget: Money | None = None
     error_cost: Positive = 1.0
@@ -95,17 +95,17 @@ class CascadeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def answer_arm(self) -> int:
-        """The stage that answers in shadow mode and when Stopwise cannot decide."""
+        """Index of the stage that answers in shadow mode and when Stopwise cannot decide."""
         names = [stage.name for stage in self.stage]
         return names.index(self.answer) if self.answer else len(names) - 1
 
     def expected(self, arm: int) -> float:
-        """Return the expected cost of one call of a stage, in the currency of the prices."""
+        """Return the expected cost of one call to a stage, in the currency of the prices."""
         stage, tokens = self.stage[arm], (self.tokens_in, self.tokens_out)
         return (stage.price(tokens) or 0.0) if stage.cost is None else stage.cost
 
     def spec(self) -> CascadeSpec:
-        """Return the specification with which the service creates the cascade."""
+        """Return the specification from which the service creates the cascade."""
         policy = self.policy or ("uss-anchor" if self.labels is None else "uss-laplace")
         options: dict[str, Any] = {"kind": policy} if isinstance(policy, str) else dict(policy)
         options["reveals"] = REVEALED
@@ -134,13 +134,13 @@ class CascadeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         same = import_function(self.compare.python)
         if iscoroutinefunction(same):
             raise InvalidParameterError(
-                f"{self.compare.python!r} is async: write an ordinary function"
+                f"{self.compare.python!r} is async; use a function without async"
             )
         return Comparison("text", same)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits on answers, streams and slow callers, in decompressed bytes and seconds."""
+    """Size limits in decompressed bytes, and ``caller_pause`` in seconds."""
 
     max_answer: Bytes = MAX_ANSWER
     max_stream: Bytes = 200_000_000
@@ -150,7 +150,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
-    """The tables of a file."""
+    """The top-level tables of a configuration file."""
 
     cascade: Annotated[list[CascadeConfig], Meta(min_length=1)]
     service: dict[str, Any] = {}
@@ -171,7 +171,7 @@ _KEYS = [field.name for table in _TABLES for field in fields(table)]
 
 
 def import_function(path: str) -> Callable[..., Any]:
-    """Import the function at ``module:function``.
+    """Import a function from a path of the form ``module:function``.
 
     Examples
     --------
@@ -185,8 +185,8 @@ def import_function(path: str) -> Callable[..., Any]:
             imported = getattr(imported, attribute)
     except Exception as error:  # a user's module may raise anything
         raise InvalidParameterError(
-            f'{path!r} cannot be imported ({error}): write "module:function"; the module must be '
-            "installed or beside this file"
+            f'cannot import {path!r} ({error}); use the form "module:function", with a module that '
+            "is installed or in the folder of this file"
         ) from error
     if not callable(imported):
         raise InvalidParameterError(f"{path!r} is not callable")
@@ -194,9 +194,9 @@ def import_function(path: str) -> Callable[..., Any]:
 
 
 def load_config(file: Path, environment: Mapping[str, str], *, serves: bool = True) -> Config:
-    """Read and validate a configuration; raise `InvalidParameterError` with all problems.
+    """Load a configuration file; raise `InvalidParameterError` that lists all its problems.
 
-    If it ``serves``, the API keys of upstreams must be in the environment.
+    If ``serves``, also require the upstreams' API keys in ``environment``.
     """
     try:
         table = tomllib.loads(file.read_text("utf-8"))
@@ -225,15 +225,16 @@ def load_config(file: Path, environment: Mapping[str, str], *, serves: bool = Tr
         for problem in _problems(cascade, environment if serves else None)
     ]
     cascades = {cascade.name: cascade for cascade in tables.cascade}
-    if len(cascades) < len(tables.cascade):
-        problems.append("cascade: two cascades have the same name")
+    names = [cascade.name for cascade in tables.cascade]
+    if duplicate := next((name for name in names if names.count(name) > 1), None):
+        problems.append(f"cascade: duplicate name {duplicate!r}")
     if problems:
         raise InvalidParameterError("\n  ".join([f"{file} is invalid:", *problems]))
     return Config(settings, cascades, file.resolve(), tables.limits)
 
 
 def _problems(cascade: CascadeConfig, environment: Mapping[str, str] | None) -> list[str]:
-    """Return the problems of a cascade whose fields have valid types."""
+    """Return the problems with a cascade whose fields have valid types."""
     names = [stage.name for stage in cascade.stage]
     duplicates = [name for name in names if names.count(name) > 1]
     problems = [f"stage: duplicate name {name!r}" for name in duplicates[:1]]
@@ -245,7 +246,7 @@ def _problems(cascade: CascadeConfig, environment: Mapping[str, str] | None) -> 
         problems += [place + problem for problem in _source_problems(stage, environment)]
         prices = stage.price_in, stage.price_out
         if stage.cost is None and None in prices and stage.url is not None:
-            problems.append(f"{place}cost is missing: set it, or price_in and price_out")
+            problems.append(f"{place}cost is missing: set cost, or price_in and price_out")
         if not stage.name.isprintable():
             problems.append(f"{place}name must be printable, got {stage.name!r}")
         if reserved := {"model", "messages", "stream"} & stage.extra.keys():
@@ -260,7 +261,7 @@ def _problems(cascade: CascadeConfig, environment: Mapping[str, str] | None) -> 
     max_cost = cascade.max_cost
     if not problems and max_cost is not None and max_cost < (first := cascade.expected(0)):
         problems.append(
-            f"max_cost must be at least {first:g}, the cost of one call of {names[0]!r}, "
+            f"max_cost must be at least {first:g} (the cost of one call to {names[0]!r}), "
             f"got {max_cost:g}"
         )
     kind = cascade.spec().policy.get("kind")
@@ -285,21 +286,23 @@ def _source_problems(
         valid = False
     if not valid:
         problems.append(
-            f"url must be http:// or https://, a host and optionally a path, got {source.url!r}"
+            "url must be http:// or https:// followed by a host and optionally a path, got "
+            f"{source.url!r}"
         )
     if source.model is None:
-        problems.append('model is missing: set the name of the upstream\'s model, model = "…"')
+        problems.append('model is missing: set model = "…", the model\'s name at the upstream')
     if source.key_env and environment is not None:
         key = environment.get(source.key_env, "")
         if not (key and key.isascii() and key.isprintable()):
             problems.append(
-                f"key_env: {source.key_env} is not set to a valid key: export {source.key_env}=…"
+                f"key_env: the environment variable {source.key_env} does not contain a valid key; "
+                f"run: export {source.key_env}=…"
             )
     return problems
 
 
 def _raised(place: str, check: Callable[[], object]) -> list[str]:
-    """Return the error that a check raises, if any."""
+    """Return the message of the error that a check raises, in a list; empty if it passes."""
     try:
         check()
     except (StopwiseError, RequestError) as error:

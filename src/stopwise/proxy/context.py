@@ -1,4 +1,4 @@
-"""Context features of requests and answers: always finite, always the same number."""
+"""Context features of requests and answers: a fixed number of finite values."""
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,7 +16,7 @@ REVEALED_NAMES = (
     "mean log-probability", "minimum log-probability", "has log-probabilities", "length", "refusal",
 )  # fmt: skip
 REVEALED = len(REVEALED_NAMES)
-MIN_LOGPROB = -50.0  # the logarithm of probability 0 is not finite
+MIN_LOGPROB = -50.0  # lower values are clipped, since the logarithm of 0 is not finite
 REFUSALS = (
     "i can't", "i cannot", "i can not", "i'm sorry", "i am sorry", "i'm unable", "i am unable",
     "i'm not able", "i am not able", "i won't", "as an ai", "i don't know", "i do not know",
@@ -42,7 +42,7 @@ def request_features(chat: ChatRequest, names: Sequence[RequestFeature]) -> list
 
 
 def answer_features(answer: Answer) -> list[float]:
-    """Return the features that an answer adds, in the order of `REVEALED_NAMES`.
+    """Return the features that an answer adds to the context, in `REVEALED_NAMES` order.
 
     Examples
     --------
@@ -83,7 +83,10 @@ class Projection:
         self._matrix = np.empty((size, 0))
 
     def project(self, embedding: Sequence[float]) -> list[float]:
-        """Return ``size`` numbers, then 1; only zeros if the embedding is empty or not finite."""
+        """Return ``size`` numbers followed by 1, or all zeros for an invalid embedding.
+
+        An embedding is invalid if it is empty or not finite.
+        """
         vector: Any = np.asarray(embedding, dtype=np.float64).ravel()
         if not len(vector) or not np.isfinite(vector).all():
             return [0.0] * (self.size + 1)
@@ -94,7 +97,7 @@ class Projection:
         return [*(self._matrix @ (vector / norm)).tolist(), 1.0]
 
     async def embed_prompt(self, chat: ChatRequest, embed: Embed) -> list[float]:
-        """Return the projected embedding of a prompt; zeros if embedding it fails."""
+        """Return the projected embedding of a prompt, or zeros if it cannot be embedded."""
         try:
             return self.project(await embed(prompt_of(chat)))
         except Exception as error:  # from the user's function or an upstream

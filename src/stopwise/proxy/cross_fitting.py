@@ -1,4 +1,4 @@
-"""Cross-fitting: where each round would stop under a policy trained without it."""
+"""Cross-fitting: decide each round with a policy trained without it."""
 
 from typing import NamedTuple, cast
 
@@ -13,16 +13,16 @@ from stopwise.service.domain import spec as specs
 from stopwise.service.domain.messages import CascadeSpec
 
 FOLDS = 5
-REPEATS = 2  # with different folds, to average out part of the variance of their choice
-SEED = 20261  # of the folds, so that the same rounds give the same report
+REPEATS = 2  # each with different random folds, to average out part of their variance
+SEED = 20261  # fixed, so that the same rounds give the same report
 
 
 class CrossFit(NamedTuple):
-    """Stops of the n complete rounds.
+    """Cross-fitted stops of the n complete rounds.
 
-    ``stops`` (REPEATS, n) are decided by the policies trained without the round's fold;
-    ``by_policy`` (REPEATS, FOLDS, n) by each policy for all rounds, to estimate the variance
-    between policies.
+    ``stops`` (REPEATS, n) contains the stops decided by the policies trained without each round's
+    fold. ``by_policy`` (REPEATS, FOLDS, n) contains every policy's stops for all rounds, from which
+    the variance between policies is estimated.
     """
 
     stops: Ints
@@ -30,10 +30,10 @@ class CrossFit(NamedTuple):
 
 
 def cross_fit(spec: CascadeSpec, policy: PairwisePolicy, rounds: RecordedRounds) -> CrossFit:
-    """Train policies, each without one fold of the rounds, and return their decisions.
+    """Train one policy without each fold of the rounds, and return their decisions.
 
-    ``policy`` has learned from all of these rounds. If labels have fixed its depth, every policy
-    stops there.
+    ``policy`` is the one that has learned from all of these rounds. If labels have fixed its depth,
+    every policy stops at that depth.
     """
     evaluated = rounds.answered == policy.cascade.n_arms
     complete = rounds.select(evaluated)
@@ -57,10 +57,10 @@ def cross_fit(spec: CascadeSpec, policy: PairwisePolicy, rounds: RecordedRounds)
 
 
 def missing_labels(policy: PairwisePolicy, rounds: RecordedRounds) -> Bools:
-    """Choose rounds whose labels count as missing, in the same proportion as for ``policy``.
+    """Return which rounds to treat as if their label had been requested but never arrived.
 
-    The log has the labels, but not the label requests that remained unanswered. These are drawn at
-    random from the rounds without a label in which arms disagree.
+    The log contains labels, but not unanswered label requests. They are therefore drawn at random
+    from the unlabelled rounds in which arms disagree, in the same proportion as for ``policy``.
     """
     chosen = np.zeros(rounds.n, dtype=np.bool_)
     if not policy.labels.came:
@@ -78,14 +78,14 @@ def train_policy(
 ) -> PairwisePolicy:
     """Return a new policy trained on shadow rounds, in which every arm ran.
 
-    With ``forced_rounds`` the policy runs every arm while it learns. Labels of the log count as
-    unrequested: if the policy requested labels, all that the log lacks would count as missing. It
-    requests only the ``missing`` ones.
+    ``forced_rounds`` makes the policy run every arm while it learns. The policy requests labels
+    only in the ``missing`` rounds; if it also requested labels in others, every label that the log
+    lacks would count as missing. The labels in the log are learned as unrequested ones.
     """
     settings = dict(spec.policy)
     settings["forced_rounds"] = rounds.n
     if settings.get("labels"):
-        settings["labels"] = 3 * rounds.n  # a third may be requested at once, so all of `rounds.n`
+        settings["labels"] = 3 * rounds.n  # a third may be requested at once, which is `rounds.n`
     policy = cast(PairwisePolicy, specs.build(replace(spec, policy=settings)))
     unlabelled = replace(rounds, right=None, labelled=None)
     if not settings.get("labels") or missing is None:

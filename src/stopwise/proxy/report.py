@@ -1,6 +1,6 @@
-"""Shadow report: estimate the saving and the changed answers if a cascade were switched on.
+"""Shadow report: how much switching a cascade on would save, and how many answers would change.
 
-The estimates are for new requests: each round is decided by policies trained without it
+The estimates hold for new requests, because each round is decided by policies trained without it
 (`cross_fit`).
 """
 
@@ -30,24 +30,25 @@ from stopwise.service.persistence.recovery import recover_state
 from stopwise.service.persistence.stores.opening import open_existing_store
 from stopwise.service.tools.export import export_rounds
 
-# Simulated intervals reach their coverage from 100 rounds (benchmarks/intervals.py); with fewer, a
-# policy trained on four fifths of the rounds differs too much from the one trained on all.
+# In simulations, intervals have the stated coverage from 100 rounds on (benchmarks/intervals.py).
+# With fewer, a policy trained on four fifths of the rounds differs too much from the final one.
 MIN_ROUNDS = 100
 MAX_ROUNDS = 100_000  # the newest, to bound the time and memory of a report
-# Heuristic, by simulation: with the full variance between policies, the intervals of the saving are
-# too wide. Unlike changed answers, savings in a fold do not depend on which stages disagreed there.
+# Weight of the variance between policies in the saving (heuristic, chosen by simulation): with
+# weight 1 its intervals are too wide, because unlike changed answers, the savings in a fold do not
+# depend on which stages disagreed there.
 SAVING_REFIT = 0.5
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Estimated effect of switching a cascade on, for requests like those in shadow mode."""
+    """Estimated effect of switching a cascade on, for the same kind of requests."""
 
     cascade: str
     rounds: int
-    now: float  # cost of a request in shadow mode: one call of the stage that answers
+    now: float  # current cost per request: one call to the stage that answers in shadow mode
     saving: Interval | None = None  # per request, in the currency of the prices
-    changed: Interval | None = None  # share of the answers
-    stops: dict[str, float] = {}  # share of the requests that would stop at each stage
+    changed: Interval | None = None  # share of answers
+    stops: dict[str, float] = {}  # by stage: share of requests that would stop there
     changes: Sequence[tuple[Any, Any, int]] = ()  # most frequent (old answer, new answer, count)
     failed: int = 0  # rounds in which a stage failed, excluded from the estimates
 
@@ -83,11 +84,11 @@ def _interval(share: Interval, digits: int) -> str:
 
 
 def changed_share(changed: Floats, policy_variance: float) -> Interval:
-    """Return the share of changed answers, with Wilson's interval widened for the policies.
+    """Return the share of changed answers with a Wilson interval, widened by the policy variance.
 
-    ``changed`` (n,) is between 0 and 1 for each round; ``policy_variance`` is the variance s² of
-    the share between policies. The policy in use counts as one more draw: its distance from the
-    mean of m policies has the variance (1 + 1/m)·s².
+    ``changed`` (n,) contains one value in [0, 1] per round. ``policy_variance`` is s², the variance
+    of the share between policies. The policy in use counts as one more draw, so its distance from
+    the mean of m policies has variance (1 + 1/m)·s².
     """
     half_width = Z90 * math.sqrt((1 + 1 / FOLDS) * policy_variance)
     return widened_wilson(float(changed.mean()), len(changed), half_width, Z90)
@@ -96,15 +97,16 @@ def changed_share(changed: Floats, policy_variance: float) -> Interval:
 def mean_saving(
     savings: Floats, policy_variance: float, minimum: float, maximum: float
 ) -> Interval:
-    """Return the mean saving per request, between ``minimum`` and ``maximum``.
+    """Return the mean saving per request with its interval, within ``minimum`` and ``maximum``.
 
-    ``savings`` (n,) are those of the rounds; ``policy_variance`` is the variance s² of their mean
-    between policies, weighted by `SAVING_REFIT`. The variance of the rounds includes one more round
-    at each extreme, so that identical rounds do not give a zero-width interval.
+    ``savings`` (n,) contains the saving in each round. ``policy_variance`` is s², the variance of
+    their mean between policies; it is weighted by `SAVING_REFIT`. The variance between rounds is
+    computed with one extra round at each extreme, so that identical rounds do not give a
+    zero-width interval.
     """
     mean_variance = float(np.append(savings, [minimum, maximum]).var(ddof=1)) / len(savings)
     error = math.sqrt(mean_variance + SAVING_REFIT * (1 + 1 / FOLDS) * policy_variance)
-    mean = float(np.clip(savings.mean(), minimum, maximum))  # rounding may put it outside
+    mean = float(np.clip(savings.mean(), minimum, maximum))  # may be outside by rounding
     return normal_interval(mean, error, Z90).clipped(minimum, maximum)
 
 
@@ -113,8 +115,8 @@ def intervals(
 ) -> tuple[Interval, Interval]:
     """Return the saving per request and the share of changed answers, with 90 % intervals.
 
-    ``costs`` are those of the stages; ``differs`` (n, K) is whether each stage's answer differs
-    from that of the stage ``answer``.
+    ``costs`` (K,) contains the cost of each stage; ``differs`` (n, K) is whether each stage's
+    answer differs from the one of stage number ``answer``.
     """
     saved, rows = costs[answer] - np.cumsum(costs), np.arange(len(differs))
     saved_by_policy = saved[fit.by_policy].mean(axis=2)
@@ -127,15 +129,15 @@ def intervals(
 
 
 def _policy_variance(by_policy: Floats) -> float:
-    """Return the variance between the policies of one repeat, averaged over repeats."""
+    """Return the variance between the policies within a repeat, averaged over the repeats."""
     return float(by_policy.var(axis=1, ddof=1).mean())
 
 
 def estimate(cascade: CascadeConfig, spec: CascadeSpec, policy: PairwisePolicy, log: Log) -> Report:
-    """Estimate the effect of switching a cascade on from the log of its shadow rounds.
+    """Estimate from the log of shadow rounds how switching a cascade on would change it.
 
-    In shadow mode one stage is paid per request; switched on, all stages up to the stop. Policies
-    also learn from rounds in which a stage failed, but the estimates exclude them.
+    In shadow mode, a request pays for one stage; once switched on, for every stage up to the stop.
+    Policies also learn from rounds in which a stage failed, but the estimates exclude them.
     """
     costs = np.array([cascade.expected(arm) for arm in range(len(cascade.stage))])
     answer, n_arms = cascade.answer_arm, len(costs)
@@ -168,7 +170,7 @@ def estimate(cascade: CascadeConfig, spec: CascadeSpec, policy: PairwisePolicy, 
 
 
 def _concatenated(chunks: Sequence[Chunk]) -> RecordedRounds:
-    """Return the rounds of chunks as one record."""
+    """Concatenate the rounds of several chunks."""
     records = [chunk.rounds for chunk in chunks]
     right = [record.right for record in records if record.right is not None]
     labelled = [record.labelled for record in records if record.labelled is not None]
@@ -183,20 +185,20 @@ def _concatenated(chunks: Sequence[Chunk]) -> RecordedRounds:
 
 
 async def make_reports(config: Config, out: Path) -> list[Report]:
-    """Export the rounds of every cascade to a folder, and write and return the reports."""
+    """Export every cascade's rounds to a folder, write the reports there, and return them."""
     reports: list[Report] = []
     out.mkdir(parents=True, exist_ok=True)
     url = config.settings.store
     if "://" not in url and not Path(url).exists():
         raise InvalidParameterError(
-            f"the store {url} does not exist: start the proxy first, stopwise proxy {config.file}"
+            f"the store {url} does not exist; start the proxy first: stopwise proxy {config.file}"
         )
     for name, cascade in config.cascades.items():
         file = out / f"{name}-rounds.jsonl"
         report = Report(name, 0, cascade.expected(cascade.answer_arm))
         async with open_existing_store(url) as store:
             state = await recover_state(store, follows=[name])
-            if name not in state.cascades:  # the proxy has not run with this cascade
+            if name not in state.cascades:  # the proxy has not yet served this cascade
                 reports.append(report)
                 continue
             exported = await export_rounds(

@@ -19,9 +19,9 @@ from stopwise.service.http.errors import UnknownPath
 from stopwise.service.http.request import Request
 from stopwise.service.server_log import LOG
 
-MAX_AGE = 60.0  # seconds after which a report is replaced
-MIN_IDLE = 10.0  # pause between reports, in durations of the last: at most a tenth of the time
-# The lowest priority, where the system supports it, so that requests are not delayed.
+MAX_AGE = 60.0  # seconds for which a report is kept
+MIN_IDLE = 10.0  # pause before the next report, as a multiple of the time that the last one took
+# Run at the lowest priority, where the system supports it, so as not to delay requests.
 COMMAND = "import os; getattr(os, 'nice', int)(19); from stopwise.cli.main import main; main()"
 
 
@@ -37,12 +37,12 @@ class ShadowPage:
         self._making = asyncio.Lock()
         self._reports: dict[str, Report] = {}
         self._made = 0.0  # seconds since 1970
-        # On the clock of time.monotonic, which is never set back.
-        self._expires = 0.0  # when `show` makes another
-        self._next = 0.0  # when `latest` makes another
+        # Both in time.monotonic() seconds:
+        self._expires = 0.0  # when `show` makes a new report
+        self._next = 0.0  # when `latest` makes a new report
 
     async def show(self, request: Request) -> Page:
-        """Return the page of a cascade."""
+        """Return the shadow report page of a cascade; make a new report if the last is old."""
         name = self._pages.allowed_cascade(request, "observe").spec.name
         if name not in self._config.cascades:
             raise UnknownPath(f"the proxy does not serve cascade {name!r}")
@@ -60,9 +60,9 @@ class ShadowPage:
         return "shadow.html", values
 
     def latest(self, name: str) -> Report | None:
-        """Return the newest report of a cascade; start a new one in the background if it is old."""
+        """Return a cascade's newest report; if it is old, start a new one in the background."""
         if time.monotonic() >= self._next and not self._making.locked():
-            self._next = time.monotonic() + MAX_AGE  # even if it fails
+            self._next = time.monotonic() + MAX_AGE  # also applies if making the report fails
             self._background(self._renew())
         return self._reports.get(name)
 

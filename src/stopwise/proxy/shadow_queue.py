@@ -1,4 +1,4 @@
-"""Queue of requests for shadow rounds, bounded in number and bytes."""
+"""Queue of shadow rounds, limited in number and bytes."""
 
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ShadowRound(NamedTuple):
-    """A request and its answer, undecoded because decoding multiplies their memory."""
+    """A request and its answer, kept encoded because decoding them takes many times the memory."""
 
     cascade: "ServedCascade"
     request: bytes
@@ -19,16 +19,16 @@ class ShadowRound(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the request and the answer."""
+        """Size of the request and the answer in bytes."""
         return len(self.request) + len(self.answer)
 
     def decoded(self) -> tuple[ChatRequest, Answer]:
-        """Return the decoded request and answer."""
+        """Decode the request and the answer."""
         return ChatRequest(self.request), Answer(self.answer, self.cost)
 
 
 class ShadowQueue:
-    """Queue that rejects rounds beyond its limits; running rounds count for the bytes.
+    """Queue that rejects rounds beyond its limits; running rounds count toward ``max_bytes``.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class ShadowQueue:
         self._waiting: asyncio.Queue[ShadowRound] = asyncio.Queue(max_rounds)
 
     def put(self, shadow_round: ShadowRound) -> bool:
-        """Add a round; return whether there was room."""
+        """Add a round if there is room for it; return whether it was added."""
         if self._waiting.full() or self.held + shadow_round.size > self._max_bytes:
             return False
         self.held += shadow_round.size
@@ -53,7 +53,7 @@ class ShadowQueue:
         return True
 
     async def get(self) -> ShadowRound:
-        """Wait for the oldest round and return it; call `done` when it has run."""
+        """Wait for the oldest round and remove it from the queue; call `done` once it has run."""
         return await self._waiting.get()
 
     def done(self, shadow_round: ShadowRound) -> None:

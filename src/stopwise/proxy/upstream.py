@@ -1,4 +1,4 @@
-"""Calls of stages: upstreams over HTTP, or functions."""
+"""Calls to stages, which are HTTP upstreams or Python functions."""
 
 import asyncio
 import os
@@ -32,23 +32,23 @@ from stopwise.proxy.config import EmbeddingConfig, Limits, StageConfig, import_f
 from stopwise.running.stage import ask_async
 from stopwise.service.server_log import LOG
 
-RELAY_BUFFER = 256_000  # bytes of a stream that may wait for a slow caller
-CHUNK_SIZE = 65_536  # bytes that are decompressed or sent at a time
-MAX_MEMBERS = 1000  # of a compressed body: empty members take time without adding bytes
-# Per connection. The parser creates objects for all received data at once, and those of a response
-# "100 Continue" take 500 times its 25 bytes.
+RELAY_BUFFER = 256_000  # bytes of a stream that may be buffered for a slow caller
+CHUNK_SIZE = 65_536  # bytes decompressed or sent at a time
+MAX_MEMBERS = 1000  # gzip members per body; empty ones take time without adding bytes
+# Bytes per connection. The parser creates objects for all received bytes at once, and a 25-byte
+# "100 Continue" response takes 500 times as much memory once parsed.
 RECEIVE_BUFFER = 65_536
 CHARACTERS_PER_TOKEN = 4  # heuristic, for failed calls without usage
-CLOSE_TIMEOUT = 1.0  # seconds that a stream may stay open after its last event
-# Statuses of an upstream that are forwarded, because the request itself caused them.
+CLOSE_TIMEOUT = 1.0  # seconds for the upstream to close a stream after its last event
+# Upstream statuses that are forwarded to the caller, whose request caused them.
 CLIENT_ERRORS = frozenset({400, 404, 405, 409, 413, 415, 422, 429})
 
 
 def new_session() -> aiohttp.ClientSession:
-    """Return the HTTP client session for all upstreams; each call sets its own timeout."""
+    """Create the HTTP client session for all upstreams; each call sets its own timeout."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, socket_factory=_new_socket),
-        cookie_jar=aiohttp.DummyCookieJar(),  # cookies must not pass from one caller to another
+        cookie_jar=aiohttp.DummyCookieJar(),  # cookies must not leak from one caller to another
         timeout=aiohttp.ClientTimeout(),
         auto_decompress=False,  # `Decompressor` enforces the limits
         headers={"accept-encoding": "gzip, deflate"},
@@ -64,7 +64,7 @@ def _new_socket(address: tuple[int, int, int, str, Any]) -> socket.socket:
 
 
 class Decompressor:
-    """Decompresses a body in chunks of bounded size; raises `StageFailure` if it is invalid.
+    """Decompresses a body in bounded chunks; raises `StageFailure` if the body is invalid.
 
     Examples
     --------
@@ -75,14 +75,14 @@ class Decompressor:
 
     def __init__(self, encoding: str) -> None:
         if encoding not in {"gzip", "x-gzip", "deflate"}:
-            raise StageFailure(f"content-encoding {encoding!r} is not supported (gzip, deflate)")
+            raise StageFailure(f"content-encoding must be gzip or deflate, got {encoding!r}")
         self._encoding = encoding
         self._engine: Any = None
         self._members = 0
 
     def chunks(self, data: bytes) -> Iterator[bytes]:
-        """Yield the decompressed chunks of the next data of the body."""
-        full = False  # whether the engine may hold more output
+        """Decompress the next bytes of the body; yield the result in chunks."""
+        full = False  # whether the zlib decompressor may hold more output
         while data or full:
             if self._engine is None or self._engine.eof:
                 self._engine = self._new_engine(data)
@@ -102,12 +102,12 @@ class Decompressor:
             raise StageFailure(f"the answer has more than {MAX_MEMBERS} {self._encoding} members")
         if self._encoding != "deflate":
             return zlib.decompressobj(16 + zlib.MAX_WBITS)
-        # Some servers send deflate without the zlib header, whose low 4 bits are 8.
+        # Some servers omit the zlib header, whose first byte has 8 in its low 4 bits.
         return zlib.decompressobj(zlib.MAX_WBITS if data[0] & 15 == 8 else -zlib.MAX_WBITS)
 
 
 def decompressor_of(response: aiohttp.ClientResponse) -> Decompressor | None:
-    """Return the decompressor of a body, or None if it is not compressed."""
+    """Return a decompressor for a response's body, or None if it is not compressed."""
     encoding = ", ".join(response.headers.getall("content-encoding", ())).strip().lower()
     return None if encoding in {"", "identity"} else Decompressor(encoding)
 
@@ -118,7 +118,7 @@ async def iter_body(
     failure: StageFailure,
     max_bytes: int,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the decompressed body; raise the failure if it exceeds ``max_bytes``."""
+    """Yield the decompressed body; raise ``failure`` if it exceeds ``max_bytes``."""
     size = 0
     async for raw in response.content.iter_any():
         for chunk in (raw,) if decompressor is None else decompressor.chunks(raw):
@@ -133,7 +133,7 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     decompressor = decompressor_of(response)
     chunks: list[bytes] = []
     size = 0
-    while raw := await response.content.readany():  # half the time of `iter_body`
+    while raw := await response.content.readany():  # twice as fast as `iter_body`
         for chunk in (raw,) if decompressor is None else decompressor.chunks(raw):
             chunks.append(chunk)
             size += len(chunk)
@@ -143,13 +143,13 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
 
 
 class Relay:
-    """Forwards a stream to the caller; if ``untouched``, byte for byte."""
+    """Forwards a stream to the caller, byte for byte if ``untouched``."""
 
     def __init__(self, *, untouched: bool) -> None:
         self.untouched = untouched
         self.started = asyncio.Event()
         self.media_type = "text/event-stream"
-        self.earlier_usage: Sequence[dict[str, Any]] = ()  # of the stages before
+        self.earlier_usage: Sequence[dict[str, Any]] = ()  # of earlier stages
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
         self._ended = False
@@ -157,13 +157,13 @@ class Relay:
         self._taken = asyncio.Event()
 
     def begin(self, media_type: str) -> None:
-        """Start an untouched stream, whose headers are sent before its first chunk."""
+        """Start the response of an untouched stream, even before its first chunk."""
         if self.untouched:
             self.media_type = media_type if is_valid_header(media_type) else self.media_type
             self.started.set()
 
     async def put(self, chunk: bytes) -> None:
-        """Forward a chunk and wait for a slow caller; the first chunk starts the response."""
+        """Forward a chunk, waiting if the caller is slow; the first chunk starts the response."""
         self._add(chunk)
         self.started.set()
         while self._queued_bytes > RELAY_BUFFER:
@@ -171,13 +171,13 @@ class Relay:
             await self._taken.wait()
 
     def end(self, last: bytes) -> None:
-        """Forward the last chunk, unless the stream has ended."""
+        """Forward the last chunk and end the stream, unless it has already ended."""
         if not self._ended:
             self._ended = True
             self._add(last)
 
     def fail(self, message: str) -> None:
-        """If the stream has started, end it with an error."""
+        """End the stream with an error event, if it has started."""
         if self.started.is_set():
             self.end(event(error_body(502, message)))
 
@@ -212,17 +212,17 @@ class StageClient:
         self.stage = stage
         self._limits = limits
         self.expected = expected
-        self._usage_error = ""  # the last one logged
+        self._usage_error = ""  # the last usage error logged
         self._function = None if stage.python is None else import_function(stage.python)
         self._post = make_post(stage, "chat/completions", session)
 
     async def ask(
         self, chat: ChatRequest, seconds: float, left: float = 0.0, relay: Relay | None = None
     ) -> Answer:
-        """Return the answer of the stage, or raise `StageFailure`.
+        """Return the stage's answer, or raise `StageFailure`.
 
-        With a relay, the answer is streamed to the caller: ``seconds`` then limit each pause, and
-        ``left`` limits the stream.
+        The call times out after ``seconds``. With a relay, the answer is streamed to the caller;
+        then ``seconds`` limits each pause between chunks, and ``left`` the whole stream.
         """
         try:
             if self._function is not None:
@@ -235,7 +235,7 @@ class StageClient:
             message = f"{self.stage.name} did not answer within {seconds:.3g} seconds"
             raise StageFailure(message, 504, cost=self._failed_cost(chat)) from None
         except (aiohttp.ClientError, ValueError) as error:  # ValueError: an invalid header
-            message = f"{self.stage.name} cannot be reached: {str(error) or type(error).__name__}"
+            message = f"cannot reach {self.stage.name}: {str(error) or type(error).__name__}"
             sent = not isinstance(error, aiohttp.ClientConnectorError | ValueError)
             cost = self._failed_cost(chat) if sent else 0.0
             raise StageFailure(message, cost=cost) from None
@@ -248,14 +248,14 @@ class StageClient:
         return answer
 
     def _cost(self, tokens: Sequence[float], default: float) -> float:
-        """Return the cost of (prompt, completion) tokens, or the default if none are reported."""
+        """Return the cost of (prompt, completion) tokens; ``default`` if there are none."""
         cost = self.stage.price(tokens) if any(tokens) else None
         return default if cost is None else cost
 
     def _failed_cost(self, chat: ChatRequest, reply: Reply | None = None) -> float:
-        """Return the cost of a failed call, for the budget.
+        """Return the cost of a failed call, which counts toward the budget.
 
-        Without usage in the reply, only the prompt is counted; a price per call counts in full.
+        If the reply has no usage, only the prompt is counted; a price per call counts in full.
         """
         prompt = len(prompt_of(chat)) / CHARACTERS_PER_TOKEN, 0.0
         estimate = self._cost(prompt, self.expected)
@@ -270,7 +270,7 @@ class StageClient:
         return self._cost(tokens, estimate)
 
     def _log_usage_error(self, problem: str) -> None:
-        """Log that the usage of an answer is ignored, unless the last problem was the same."""
+        """Log that an answer's usage is ignored, unless the last log entry had the same reason."""
         if problem and problem != self._usage_error:
             fields = {"stage": self.stage.name, "reason": problem}
             LOG.warning("usage ignored", extra=fields)
@@ -299,7 +299,7 @@ class StageClient:
             return _answer(response, body)
 
     async def _stream(self, chat: ChatRequest, seconds: float, left: float, relay: Relay) -> Answer:
-        """Forward a stream; ``seconds`` limit each pause of the upstream, ``left`` the stream."""
+        """Forward a stream; ``seconds`` limits each upstream pause, ``left`` the whole stream."""
         request = chat.upstream_body(self.stage.model, stream=True, extra=self.stage.extra)
         limits, clock = self._limits, asyncio.get_running_loop().time
         until = clock() + left
@@ -315,14 +315,14 @@ class StageClient:
                 relay.begin(media_type)
                 async with aclosing(body):
                     async for chunk in body:
-                        timeout.reschedule(until)  # waiting for the caller is not the stage's pause
+                        timeout.reschedule(until)  # a slow caller is not an upstream pause
                         await reader.add(chunk)
                         if collector.done:
                             until = min(until, clock() + CLOSE_TIMEOUT)
                         timeout.reschedule(min(clock() + seconds, until))
                 await reader.end()
         except (TimeoutError, aiohttp.ClientError) as error:
-            if not collector.done:  # otherwise the answer is complete and only the close is late
+            if not collector.done:  # otherwise only closing the connection failed
                 relay.fail(f"{self.stage.name} broke off: {str(error) or type(error).__name__}")
                 raise
         try:
@@ -333,7 +333,7 @@ class StageClient:
             return Answer(collector.body())
         except StageFailure:
             if relay.untouched:
-                relay.end(b"")  # the caller has received the stream; the policy skips it
+                relay.end(b"")  # the caller already has the stream; only the policy skips it
             raise
 
 
@@ -347,13 +347,13 @@ class _StreamReader:
         self._events = EventSplitter(max_line)
 
     async def add(self, chunk: bytes) -> None:
-        """Read the next chunk."""
+        """Collect and forward the next chunk."""
         if self._relay.untouched:
             await self._relay.put(chunk)
         await self._read(chunk)
 
     async def end(self) -> None:
-        """Read the unfinished event at the end of the stream."""
+        """Collect and forward the unfinished event at the end of the stream, if any."""
         await self._read(None)
 
     async def _read(self, chunk: bytes | None) -> None:
@@ -366,7 +366,7 @@ class _StreamReader:
                 forwarded += self._collect(raw)
         except StageFailure as failure:
             problem = failure
-        if forwarded:  # together, because a chunk may contain thousands of events
+        if forwarded:  # joined, because a chunk may contain thousands of events
             await self._relay.put(b"".join(forwarded))
         if self._relay.untouched:
             self.problem = problem
@@ -387,7 +387,7 @@ class _StreamReader:
 
 
 class EventSplitter:
-    r"""Splits a stream of bytes into server-sent events, in linear time.
+    r"""Splits a byte stream into server-sent events, in linear time.
 
     Examples
     --------
@@ -402,7 +402,7 @@ class EventSplitter:
         self._carriage_return = b""  # at the end of the last chunk: a line feed may follow
 
     def add(self, chunk: bytes) -> list[bytes]:
-        """Add a chunk and return the events that it completes."""
+        """Add a chunk; return the events that it completes."""
         begin = max(len(self._buffer) - 1, 0)  # everything before has been searched
         chunk = self._carriage_return + chunk
         self._carriage_return = b"\r" if chunk.endswith(b"\r") else b""
@@ -423,7 +423,7 @@ class EventSplitter:
 
 
 def is_valid_header(value: str) -> bool:
-    r"""Return whether a header of an upstream can be forwarded; the server rejects others.
+    r"""Return whether an upstream's header value can be forwarded; the server rejects others.
 
     Examples
     --------
@@ -434,7 +434,7 @@ def is_valid_header(value: str) -> bool:
 
 
 def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
-    """Return the answer in a response; raise `StageFailure` with the reply if it has none."""
+    """Return the answer in a response; without one, raise `StageFailure` with the reply."""
     status, headers = response.status, response.headers
     media_type = headers.get("content-type", "")
     media_type = media_type if media_type and is_valid_header(media_type) else "application/json"
@@ -461,9 +461,9 @@ def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
 def make_post(
     source: StageConfig | EmbeddingConfig, path: str, session: aiohttp.ClientSession
 ) -> Callable[[bytes], AbstractAsyncContextManager[aiohttp.ClientResponse]]:
-    """Return a function that posts a body to an upstream."""
+    """Return a function that sends a POST request with a given body to an upstream."""
     url = URL(f"{(source.url or '').rstrip('/')}/{path}")
-    # Once: with trust_env, aiohttp would read ~/.netrc for each request.
+    # Looked up once here; with trust_env=True, aiohttp would read ~/.netrc for every request.
     proxy = None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
     options: Any = {"proxy": proxy, "allow_redirects": False}
     headers = {"content-type": "application/json"}
@@ -473,14 +473,14 @@ def make_post(
 
 
 def _data(raw: bytes) -> bytes:
-    """Return the data of a server-sent event."""
+    """Return the contents of a server-sent event's data lines."""
     return b"\n".join(line[5:] for line in raw.split(b"\n") if line.startswith(b"data:")).strip()
 
 
 async def embed(
     source: EmbeddingConfig, post: Callable[[bytes], Any], text: str, max_bytes: int
 ) -> Sequence[float]:
-    """Return the embedding of a text, from a function or an upstream."""
+    """Embed a text with the configured function or upstream."""
     if source.python is not None:
         return await ask_async(import_function(source.python), text, source.timeout)
     request = msgspec.json.encode({"model": source.model, "input": text})

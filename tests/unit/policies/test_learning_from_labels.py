@@ -364,7 +364,9 @@ def test_run_warns_if_no_label_equals_any_output() -> None:
     example = f"a label is '{texts[0]}', an output {outputs[0, 0]}"
     with pytest.warns(sw.errors.LabelWarning, match=f"in 40 labelled rounds, .*{example}"):
         policy().run(x, outputs, labels=texts)
-    with pytest.warns(sw.errors.LabelWarning, match="requests labels but run got none"):
+    with pytest.warns(
+        sw.errors.LabelWarning, match="requests labels, but run was called without labels="
+    ):
         policy().run(x, outputs)
     policy().run(x[:29], outputs[:29], labels=texts[:29])  # too few for a warning
     policy().run(x, outputs, labels=[*texts[:39], int(outputs[39, 0])])
