@@ -57,7 +57,7 @@ def test_an_invalid_context_is_rejected(context: Any) -> None:
 
 def test_an_invalid_row_is_reported_by_its_number() -> None:
     assert context_values([[1, 2], {"a": 3}]) == [[1.0, 2.0], {"a": 3.0}]
-    with pytest.raises(sw.errors.InvalidContextError, match="context 1"):
+    with pytest.raises(sw.errors.InvalidContextError, match=r"contexts\[1\]"):
         context_values(np.array([[0.0], [np.nan]]))
 
 
@@ -107,7 +107,7 @@ def test_a_label_is_an_answer_or_given_by_arm() -> None:
     ("label", "right", "message"),
     [
         ("ill", {"history": True}, "not both"),
-        (None, None, "label must not be None"),
+        (None, None, "pass label"),
         (None, [True, False], "right must be a dict"),
         (None, {"history": 1}, "True or False for each arm, got 1 for 'history'"),
     ],

@@ -28,35 +28,40 @@ Features = FeatureMap | Shared | PerStage | PerPair | Mapping[str, Any]
 def context_value(context: ContextLike, description: str = "context") -> Context:
     """Return a context as JSON: a list of numbers, or values by name.
 
-    Error messages refer to the context by its ``description``, such as "context 3" in a batch.
+    Error messages refer to the context by its ``description``, such as "contexts[3]" in a batch.
     """
     if not isinstance(context, Mapping):
         return numbers(context, description)
     values = {str(name): cast(Any, value) for name, value in context.items()}
     numeric = {k: v for k, v in values.items() if not isinstance(v, str | bool | None)}
-    floats = numbers(list(numeric.values()), description)
+    floats = numbers(list(numeric.values()), description, list(numeric))
     return values | dict(zip(numeric, floats, strict=True))
 
 
-def numbers(values: ArrayLike, description: str) -> list[float]:
+def numbers(values: ArrayLike, description: str, names: Sequence[str] | None = None) -> list[float]:
     """Return finite numbers as a list: a context, or the numbers that an arm adds to it."""
     array = checks.numbers(description, values, InvalidContextError)
-    if array.ndim != 1 or not np.isfinite(array).all():
+    if array.ndim != 1:
         raise InvalidContextError(
-            f"{description} must be a flat list of finite numbers, got {short_repr(values)}"
+            f"{description} must be a flat list of numbers, got {short_repr(values)}"
         )
-    return array.tolist()
+    floats: list[float] = array.tolist()
+    for k, value in enumerate(floats):
+        if not math.isfinite(value):
+            label = k if names is None else names[k]
+            raise InvalidContextError(f"{description}[{label!r}] must be finite, got {value}")
+    return floats
 
 
 def context_values(contexts: ArrayLike | Iterable[ContextLike]) -> list[Context]:
     """Return several contexts as JSON, from an iterable or from the rows of an array."""
     if isinstance(contexts, Mapping | str | bytes) or not isinstance(contexts, Iterable):
         raise InvalidContextError(
-            f"contexts must be a list of contexts, got {short_repr(contexts)}; use open for a "
-            "single context"
+            f"contexts must be a list of contexts, got "
+            f"{short_repr(cast(object, contexts))}; use open for a single context"
         )
     rows = cast(Iterable[ContextLike], contexts)
-    return [context_value(row, f"context {number}") for number, row in enumerate(rows)]
+    return [context_value(row, f"contexts[{number}]") for number, row in enumerate(rows)]
 
 
 def output_values(outputs: OutputsLike) -> list[Any] | dict[str, Any]:
@@ -88,6 +93,8 @@ def label_report(label: Any, right: Mapping[str, bool] | None) -> LabelReport:
     >>> label_report(None, {"small": True, "large": np.False_}).right
     {'small': True, 'large': False}
     """
+    if right is None and label is None:
+        raise InvalidOutputsError("pass label (the right answer) or right (which arms were right)")
     if right is None:
         return LabelReport(required_value(label, "label"))
     if label is not None:
@@ -190,8 +197,9 @@ def _feature_spec(
     spec = bind(features, context_dim, n_arms, stages).to_spec()
     if any(feature_map["kind"] == "custom" for feature_map in spec["maps"]):
         raise InvalidParameterError(
-            f"{features!r} contains Python code, which cannot be sent to a service; compute the "
-            "features yourself and send them as the context, or use Identity, Polynomial or Scaled"
+            f"{short_repr(features)} contains Python code, which cannot be sent to a service; "
+            "compute the features yourself and send them as the context, or use Identity, "
+            "Polynomial or Scaled"
         )
     if spec["kind"] == Shared.kind:
         return spec["maps"][0]

@@ -342,7 +342,7 @@ def _service_url(url: str) -> str:
         has_password = "@" in url  # a guess, because the URL cannot be parsed
     if has_password:  # the message must not show the password
         raise InvalidParameterError(
-            "the URL must not contain a user or a password; pass the API key as key="
+            "url must not contain a user or a password; pass the API key as key="
         )
     if not valid:
         raise InvalidParameterError(f"url must look like {DEFAULT_URL}, got {url!r}")

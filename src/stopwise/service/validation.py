@@ -31,7 +31,7 @@ _EXPECTED = re.compile(
 
 
 def explain(error: msgspec.ValidationError, value: Any = msgspec.UNSET) -> tuple[str, str]:
-    """Return the path of the invalid part of a value ("" for all of it) and the problem.
+    """Return the path to the invalid part of a value ("" for the value itself) and the problem.
 
     Examples
     --------
@@ -65,6 +65,10 @@ def _got(value: Any, path: str) -> str:
     try:
         for name, index in re.findall(r"([^.\[\]]+)|\[(.*?)\]", path):
             value = value[int(index) if index else name]
-    except (LookupError, TypeError, ValueError):  # the path does not name the key of an entry
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+    ):  # msgspec writes […] instead of the key of an entry
         return ""
     return f", got {shorten(json.dumps(value, ensure_ascii=False, default=str), 60)}"

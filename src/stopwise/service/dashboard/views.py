@@ -240,12 +240,15 @@ def exploration(cascade: ServedCascade) -> str:
         return ""
     if isinstance(forced := policy.options.forced_rounds, int):
         left = forced - policy.rounds
-        return f"until {plural(left, 'more round')} can be learned from" if left > 0 else ""
+        if left <= 0:
+            return ""
+        return f"until the policy has learned from {plural(left, 'more round')}"
     # "auto" has ended when decisions have evidence.
     stop = cascade.recent[-1].stop if cascade.recent else None
     ended = stop not in {None, cascade.arms.n_arms - 1}
-    ended = ended or any(recent.evidence() for recent in reversed(cascade.recent))
-    return "" if ended else "until every pair of arms has been observed for every feature direction"
+    if ended or any(recent.evidence() for recent in reversed(cascade.recent)):
+        return ""
+    return "until every pair of arms has been observed in every direction of its features"
 
 
 def facts(cascade: ServedCascade) -> list[tuple[str, str, str]]:

@@ -32,21 +32,21 @@ DEFINED_ELSEWHERE = ("cascade", "features", "context_dim")  # by other fields of
 
 
 def context_names(spec: CascadeSpec) -> tuple[str, ...] | None:
-    """Return the names of the numbers in a context, if they have any."""
+    """Return the names of the numbers in a context; None if they have no names."""
     if isinstance(spec.context, dict):
         return Encoding.from_spec(spec.context).coordinates
     return None if isinstance(spec.context, int) else tuple(spec.context)
 
 
 def context_size(spec: CascadeSpec) -> int:
-    """Return the number of numbers in a complete context."""
+    """Return how many numbers a complete context has."""
     return spec.context if isinstance(spec.context, int) else len(context_names(spec) or ())
 
 
 def build(
     spec: CascadeSpec, *, max_context: int | None = None, max_features: int | None = None
 ) -> Policy:
-    """Build the policy of a spec; the limits apply to new cascades only."""
+    """Build the policy of a spec; pass the limits only for a new cascade."""
     try:
         size, names = context_size(spec), context_names(spec)
     except StopwiseError as error:
@@ -94,7 +94,7 @@ def build(
 
 
 def _policy(definition: Mapping[str, Any]) -> tuple[type[Policy], dict[str, Any]]:
-    """Return the class of a policy and its parameters."""
+    """Return the class of a policy and the parameters in its definition."""
     parameters = dict(definition)
     kind = parameters.pop("kind", None)
     if kind is None:
@@ -116,8 +116,13 @@ def _policy(definition: Mapping[str, Any]) -> tuple[type[Policy], dict[str, Any]
             "reveals": isinstance(value, list),
         }
         if not is_number and not also_allowed.get(name):
+            expected = {
+                "forced_rounds": 'a number or "auto"',
+                "answers": "true or false",
+                "reveals": "a number or a list",
+            }.get(name, "a number")
             text = shorten(json.dumps(value, ensure_ascii=False, default=str), 60)
-            raise _invalid(f"policy.{name}", f"must be a number, got {text}")
+            raise _invalid(f"policy.{name}", f"must be {expected}, got {text}")
     return POLICIES[kind], parameters
 
 
@@ -141,8 +146,8 @@ def _check_degrees(definition: object, size: int, max_features: int) -> None:
         if polynomial and (degree > max_features or comb(size + degree, degree) > max_features):
             raise _invalid(
                 "features",
-                f"degree {degree} of {size} numbers gives more than {max_features} features "
-                "(max_features); lower the degree",
+                f"a polynomial of degree {degree} in {size} numbers has more than {max_features} "
+                "features (max_features); lower the degree",
             )
         for name in ("maps", "inner"):
             _check_degrees(fields.get(name), size, max_features)
@@ -158,16 +163,24 @@ def _features(
                 raise _invalid("features", f"unknown fields: {', '.join(sorted(extra))}")
             if "maps" not in definition:
                 raise _invalid("features", "maps is required")
+            if not isinstance(definition["maps"], list):
+                got = shorten(json.dumps(definition["maps"], default=str), 60)
+                raise _invalid("features", f"maps must be a list of feature maps, got {got}")
             maps = [map_from_spec(m) for m in cast(list[Any], definition["maps"])]
             if kind == PerStage.kind:
                 return bind(PerStage(maps), size, n_arms, stages)
             pairs = list(combinations(range(n_arms), 2))
             if len(maps) != len(pairs):
-                message = f"one map per pair of arms is required: {len(pairs)}, got {len(maps)}"
+                message = f"maps must have one map for each of the {len(pairs)} pairs of arms"
+                message += f", got {len(maps)}"
                 raise _invalid("features", message)
             return bind(PerPair(dict(zip(pairs, maps, strict=True))), size, n_arms, stages)
         if kind == "custom":
-            raise _invalid("features.kind", "custom feature maps cannot be sent to a service")
+            raise _invalid(
+                "features.kind",
+                "custom feature maps are code, which cannot be sent to a service; compute the "
+                "features yourself and send them as the context",
+            )
         return bind(map_from_spec(definition), size, n_arms, stages)
     except (StopwiseError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise _invalid("features", f"{error}") from None
@@ -178,7 +191,7 @@ def _invalid(field: str, message: str) -> InvalidRequest:
 
 
 def table_bytes(policy: Policy) -> int:
-    """Estimate the memory of a policy before its first round."""
+    """Estimate the bytes that the tables of a new policy will need."""
     # Each pair stores at most two matrices: the factors of V and of H.
     n_features = 0 if policy.features is None else policy.features.n_features
     return 16 * len(policy.cascade.pairs()) * n_features**2
