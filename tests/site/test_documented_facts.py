@@ -36,7 +36,7 @@ def test_contributing_lists_every_folder_of_tests_and_every_part_of_the_engine()
 
 def test_the_example_policy_in_contributing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a rule of the engine in place of the one that it adds, because that is C++."""
-    _, _, after = CONTRIBUTING.partition("In `policies/greedy.py`, the rule as a value")
+    _, _, after = CONTRIBUTING.partition("In `policies/greedy.py`, write the rule as a value")
     code = after.split("```python\n")[1].split("```")[0]
     monkeypatch.setattr(native, "Greedy", lambda: native.Laplace(0.0), raising=False)
     names: dict[str, Any] = {"__name__": "stopwise.policies.greedy"}
