@@ -108,7 +108,7 @@ def test_json_is_the_only_standard_output(stopwise: Run, tmp_path: Path) -> None
         ([*COSTS, "--degree", "5"], "--degree"),
         ([*COSTS, "--out", "visits.csv"], "--out"),
         ([*COSTS, "--label-rows", "visits.csv"], "exists; use another file name, or --overwrite"),
-        (["--prices", "10,40,100"], "--prices needs --error-cost, the cost of one wrong answer"),
+        (["--prices", "10,40,100"], "requires --error-cost, the cost of one wrong answer"),
         ([*COSTS, "--prices", "1,4,10", "--error-cost", "100"], "cannot be combined with --costs"),
         ([*COSTS, "--label", "truth"], "no column 'truth'"),
         ([*COSTS, "--label", "truth"], "'output.large'. Choose other columns with --label"),
@@ -161,8 +161,10 @@ def test_too_few_or_no_rows_to_label_are_reported(stopwise: Run, log: Path, tmp_
     cheap = ("--costs", "0.01,0.004,0.004")  # a small gain would pay, so many labels are needed
     done = stopwise("diagnose", log.name, *cheap, "--label-rows", "todo.csv")
     n = len((tmp_path / "todo.csv").read_text().splitlines()) - 1
-    assert f"(the log has only {n} rows without a label: too few to settle it)" in flat(done.stdout)
-    assert re.search(rf"Rows to label: {n}, written to todo.csv \([\d,]+ would settle", done.stdout)
+    assert f"(the log has only {n} such rows without a label, which are too few)" in flat(
+        done.stdout
+    )
+    assert re.search(rf"Rows to label: {n}, written to todo.csv \([\d,]+ are needed", done.stdout)
 
 
 def test_prices_are_shown_in_the_currency_and_costs_like_money_cause_a_warning(
@@ -172,7 +174,7 @@ def test_prices_are_shown_in_the_currency_and_costs_like_money_cause_a_warning(
     assert done.returncode == 0, done.stderr
     assert re.search(r"large .* 100 +150 ", done.stdout)  # own and total cost
     unit = "in the currency of your prices (one wrong answer costs 1,000)"
-    assert f"costs {unit}" in flat(done.stdout)
+    assert f"costs are {unit}" in flat(done.stdout)
     assert "at your prices (95" in flat(done.stdout)
     diagnosis = json.loads((tmp_path / "visits-diagnosis" / "diagnosis.json").read_bytes())
     assert diagnosis["error_cost"] == 1000

@@ -277,7 +277,7 @@ def test_case_links_calls_by_a_metadata_field(stopwise: Run, tmp_path: Path) -> 
     write_lines(tmp_path / "spend.jsonl", rows)
     process = stopwise("import", "spend.jsonl", "--out", "calls.csv")
     assert process.returncode == 2
-    assert "none of 240 cases has answers of both small and large" in flat(process.stderr)
+    assert "none of 240 cases has answers from both small and large" in flat(process.stderr)
     assert not (tmp_path / "calls.csv").exists()
     process = stopwise("import", "spend.jsonl", "--case", "ticket", "--out", "calls.csv")
     check(tmp_path / "calls.csv", process)
@@ -311,12 +311,12 @@ def test_unusable_records_are_counted_with_examples(stopwise: Run, tmp_path: Pat
     text = process.stdout
     assert "small: 119 answers, missing in 1 case;" in text
     assert "large: 119 answers, missing in 1 case;" in text
-    assert "Dropped: 1 case without an answer of the first arm." in text
-    assert "Skipped: 2 × has no answer" in text
-    assert "Skipped: 3 × is not a record of OpenTelemetry, LiteLLM or an OpenAI batch" in text
-    assert "Skipped: 1 × is not JSON" in text
-    assert "Skipped: 1 × repeats a model in its case" in text
-    assert "spend.jsonl, line 1 has no answer" in text
+    assert "Dropped: 1 case without an answer from the first arm." in text
+    assert "Skipped 2 records: no answer" in text
+    assert "Skipped 3 records: not a record of OpenTelemetry, LiteLLM or an OpenAI batch" in text
+    assert "Skipped 1 record: not JSON" in text
+    assert "Skipped 1 record: second call of a model in one case" in text
+    assert "spend.jsonl, line 1: no answer" in text
     assert "Wrote calls.csv: 119 rows, 118 with all answers." in text
     assert sw.Log(tmp_path / "calls.csv").arms == ("small", "large")
 
@@ -349,9 +349,9 @@ def test_failed_requests_of_a_batch_have_no_answer(stopwise: Run, tmp_path: Path
     write_lines(tmp_path / "out.jsonl", outputs)
     process = stopwise("import", "out.jsonl", "--arms", "small,large", "--out", "calls.csv")
     assert process.returncode == 0, process.stderr
-    assert "Skipped: 2 × has no answer" in process.stdout
-    assert "out.jsonl, line 2 has no answer" in process.stdout
-    assert "out.jsonl, line 3 has no answer" in process.stdout
+    assert "Skipped 2 records: no answer" in process.stdout
+    assert "out.jsonl, line 2: no answer" in process.stdout
+    assert "out.jsonl, line 3: no answer" in process.stdout
     assert "large: 119 answers, missing in 1 case" in process.stdout
 
 
@@ -360,9 +360,9 @@ def test_failed_requests_of_a_batch_have_no_answer(stopwise: Run, tmp_path: Path
     [
         ([], (), "in.jsonl is empty"),
         ([both(spend_row, 1)], (), "in.jsonl must have one JSON object per line"),
-        ([{"a": 1}], (), "1 × is not a record of OpenTelemetry"),
+        ([{"a": 1}], (), "1 × not a record of OpenTelemetry"),
         ([{**spend_row(0, "small"), "response": "{}"}], (), "store_prompts_in_spend_logs: true"),
-        ([spend_row(0, "small")], (), "answers of at least 2 models, got small"),
+        ([spend_row(0, "small")], (), "answers from at least 2 models, got small"),
         ([export(both(span_with_attributes, 1))], (), "--arms large,small"),
         (
             both(spend_row, 1),

@@ -35,7 +35,7 @@ def test_piped_output_has_a_table_and_conclusions(stopwise: Run, log: Path, tmp_
     text = flat(done.stdout)
     assert text.count("Recommended: ") == 1
     assert chosen["sentence"].replace("\xa0", " ") in text.replace("\xa0", " ")
-    assert f" would have cost {chosen['cost']:.3g} a round, {100 * less:.0f} % less than" in text
+    assert f" would have cost {chosen['cost']:.3g} per round, {100 * less:.0f} % less than" in text
     assert f"Answers of large: {result['answers']['listed'][0]['answer']} " in text
     assert "the log has the outcome of every decision" in text
     stages = [line.split(" ")[0] for line in done.stderr.splitlines() if re.search(r"\d/\d", line)]
@@ -77,7 +77,7 @@ def test_policies_are_not_compared_on_a_log_that_ends_early(stopwise: Run, tmp_p
     done = stopwise("replay", "cut.jsonl", *COSTS, *words)
     assert done.returncode == 0, done.stderr
     text = flat(done.stdout)
-    assert "decided deeper than the log goes in 300 of 900 rounds (33 %)" in text
+    assert "went deeper than the log in 300 of 900 rounds (33 %)" in text
     assert "its disagreement is known for only 600 of 900 rounds" in text
     assert "not totals" in text
     assert "best fixed" not in text
@@ -98,7 +98,7 @@ def test_with_prices_all_amounts_are_in_the_currency(
     assert text.count("Recommended: ") == 1
     assert result["recommendation"]["cost"] <= 30
     low = stopwise("replay", log.name, "--prices", "4,20,50", *words[:-1], "3")
-    assert "Recommended: always rules; no option costs at most 3 a round" in flat(low.stdout)
+    assert "Recommended: always rules; no option costs at most 3 per round" in flat(low.stdout)
 
 
 def test_the_same_command_gives_the_same_bytes(stopwise: Run, log: Path) -> None:
@@ -149,7 +149,7 @@ def test_an_invalid_log_leaves_no_files(stopwise: Run, tmp_path: Path) -> None:
     path = path.rename(tmp_path / "log.xlsx")
     done = stopwise("replay", "log.xlsx", *COSTS)
     assert done.returncode == 2
-    assert "a log ends in .parquet, .csv" in flat(done.stderr)
+    assert "the name of a log must end in .parquet, .csv" in flat(done.stderr)
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -158,7 +158,10 @@ def test_an_invalid_log_leaves_no_files(stopwise: Run, tmp_path: Path) -> None:
     [
         ([*COSTS, "--policy", "uss-dp"], "did you mean 'uss-pd'?"),
         ([*COSTS, "--labels", "-2"], "--labels"),
-        ([*COSTS, "--labels", "9", "--policy", "uss-anchor"], "uss-anchor cannot use labels"),
+        (
+            [*COSTS, "--labels", "9", "--policy", "uss-anchor"],
+            "requires a policy that requests labels, got uss-anchor",
+        ),
         ([*COSTS, "--seed", "-1"], "--seed"),
         ([], "running each of rules, small, large, in this order"),
         (
@@ -205,7 +208,7 @@ def test_tenants_and_a_budget_appear_in_the_summary_and_the_file(
     ("words", "message"),
     [
         (("--by", "ward"), "no column 'ward'"),
-        (("--cost-weights", "1,x"), "numbers, as in 0.01,0.24,0.25, got '1,x'"),
+        (("--cost-weights", "1,x"), "numbers such as 0.01,0.24,0.25; got '1,x'"),
         (("--cost-weights", "0"), "weights must be"),
         (("--by", "label", "--address", "127.0.0.1:1"), "requires the executor 'dask'"),
     ],

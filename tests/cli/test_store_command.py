@@ -77,7 +77,7 @@ def test_verify_reports_the_state_hash_or_the_damage(
 ) -> None:
     done = stopwise("store", "verify")
     assert done.returncode == 0
-    assert "identical to the state" in done.stdout
+    assert "identical to the recomputed state" in done.stdout
     assert hash_in(done.stdout) == state_hash(rebuilt(store))
     change(str(store), "UPDATE block SET payload = ? WHERE base = ?", (b"nonsense", 7))
     done = process("store", "verify", STOPWISE_STORE=str(store))
@@ -109,7 +109,7 @@ def test_export_suggests_a_diagnosis_only_with_enough_rounds(
     done = stopwise("store", "export", "--cascade", "triage", "--out", "a.csv")
     assert done.returncode == 0
     assert "Next:" not in done.stdout
-    assert "the policy parameter explore collects some" in done.stdout
+    assert "set the policy parameter explore to collect such rounds" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""What is typed at a prompt: ``stopwise``, one file for each verb."""
+"""The ``stopwise`` command line, one module per command."""

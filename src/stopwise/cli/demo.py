@@ -33,7 +33,7 @@ and never sees the diagnosis. A wrong answer costs ${WRONG_ANSWER}.
 NEXT_STEPS = """\
 Try it on your data:
   stopwise diagnose LOG --costs …   estimate the savings from a log
-  stopwise import TRACES …          create such a log from traces of models
+  stopwise import TRACES …          create such a log from model traces
   stopwise proxy --example          put Stopwise in front of language models
   sw.Runner(policy, stages)         run your own tests or models in Python
 """
@@ -48,9 +48,9 @@ class Averages(NamedTuple):
 
 
 class MedicalCascade:
-    """Three classifiers trained on half of the PIMA patients and run on the other half.
+    """Three diabetes classifiers, trained on half of the PIMA patients and run on the other half.
 
-    The patients of the other half recur until there are ``CASES`` cases.
+    The second half is repeated to make ``CASES`` cases.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -106,7 +106,7 @@ class MedicalCascade:
         return averages
 
     def summary(self) -> str:
-        """Return the result in two sentences."""
+        """Return the result as text."""
         if not self.stops:
             return "Interrupted before the first case."
         totals = {name: average.total for name, average in self.averages().items()}
@@ -122,7 +122,7 @@ class MedicalCascade:
 
 
 def draw(cascade: MedicalCascade, width: int) -> "Group":
-    """Return the stops of the latest cases, the averages and the savings as text."""
+    """Return the screen: the latest stops, the averages and the savings."""
     from rich import box
     from rich.console import Group
     from rich.table import Table
@@ -179,20 +179,20 @@ def demo(
         typer.Option(min=0, metavar="N", help="Duration; 0 runs as fast as possible."),
     ] = 30,
 ) -> None:
-    """Watch a cascade learn where to stop, in thirty seconds and without any setup.
+    """Watch a cascade learn where to stop: 30 seconds, no setup.
 
-    Three classifiers of diabetes are trained on half of a table of patients. The first uses the
-    history ($1), the second also a glucose test ($8), the third also an insulin test ($8). The
-    other half of the patients are the cases, repeated until there are 3,000. For each case,
-    Stopwise decides how many tests to run. A wrong answer costs $100, but Stopwise never learns
-    which answers are wrong. It only sees whether the tests agree.
+    Three diabetes classifiers are trained on half of the patients in a built-in dataset. The first
+    uses the patient's history ($1), the second adds a glucose test ($8), and the third adds an
+    insulin test ($8). The other half of the patients become 3,000 cases, with repeats. For each
+    case, Stopwise decides how many tests to run. A wrong answer costs $100, but Stopwise is never
+    told which answers are wrong: it only sees whether the tests agree.
 
         stopwise demo
 
         stopwise demo --seconds 0
 
-    Ctrl-C stops the demo and prints a summary. When the output is not a terminal, the demo prints
-    one line per 500 cases as fast as possible.
+    Ctrl-C stops the demo and prints a summary. If the output is not a terminal, the demo runs at
+    full speed and prints one line per 500 cases.
     """
     from rich.console import Console
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 STYLES = {"held": "bold green", "open": "bold yellow", "failed": "bold red"}  # by badge
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 DEGREE = (
-    "Degree of the polynomial that models disagreement. The report suggests a higher one only if "
-    "it predicts held-out rows better."
+    "Degree of the polynomial that models disagreement. The report suggests a higher degree only "
+    "if it predicts held-out rows better."
 )
 LABEL_ROWS = (
-    "Write the rows to label to a file: a random choice of rows in which arms disagree, as many as "
-    "the headline says are needed."
+    "Write the rows to label to this file: a random sample of the rows in which arms disagree, as "
+    "large as the headline asks for."
 )
 
 
@@ -36,10 +36,10 @@ def diagnose(
         bool, typer.Option("--overwrite", help="Replace FILE.csv if it exists.")
     ] = False,
 ) -> None:
-    r"""Estimate how deep a cascade should go, the savings, and whether to trust the result.
+    r"""Estimate how deep a cascade should go, how much that saves, and how reliable this is.
 
-    Reads the answers of every arm in past rounds. Labels are optional. Prints a verdict, and writes
-    a report to open in a browser (into LOG-diagnosis, unless --out names another folder).
+    Reads the answers of every arm in past rounds. Labels are optional. Prints a verdict and writes
+    an HTML report to the folder LOG-diagnosis, unless --out names another folder.
 
         stopwise diagnose visits.parquet --costs 0.01,0.24,0.25
 
@@ -89,7 +89,7 @@ def diagnose(
         n, needed = len(diagnosis.plan.rows), diagnosis.plan.labels
         line = f"Rows to label: {n:,}, written to {label_rows}" if n else "No rows to label"
         if n < needed:
-            line += f" ({needed:,} would settle the question)"
+            line += f" ({needed:,} are needed)"
         console.print(line, **PLAIN)
 
 
@@ -121,7 +121,7 @@ def _summarise(console: "Console", diagnosis: "Diagnosis") -> None:
     console.print()
     for point in diagnosis.verdict.points:
         console.print(Text(f"• {plain(point)}"))
-    for note in diagnosis.notes:  # first sentences only; the report has all
+    for note in diagnosis.notes:  # the first sentence of each; the report has the rest
         console.print(Text(f"• {plain(note).partition('. ')[0].rstrip('.')}.", "dim"))
     console.print()
 
@@ -134,11 +134,11 @@ def _arms(diagnosis: "Diagnosis") -> "Table":
     from stopwise.logs.units import describe_unit
     from stopwise.reporting.wording import number, percent, plural, short
 
-    caption = f"costs {describe_unit(diagnosis.error_cost)}"
+    caption = f"costs are {describe_unit(diagnosis.error_cost)}"
     headings = ["stops here", "own cost", "total cost", "differs from last"]
     if diagnosis.audit is not None:
         headings.append("wrong if always used")
-        caption += f"; wrong: of {plural(diagnosis.audit.rows, 'labelled row')}"
+        caption += f"; wrong: share of {plural(diagnosis.audit.rows, 'labelled row')}"
         if diagnosis.audit.differing:
             caption += ", excluding errors that all arms share"
     table = Table("arm", box=box.SIMPLE_HEAD, pad_edge=False, caption=caption)

@@ -12,10 +12,13 @@ FILES = (
 )
 ARMS = "The models to compare, in cascade order."
 COMPARE = (
-    "How answers are compared: as text (ignoring case and surrounding punctuation), as json, by a "
-    "field (json:path.to.field), by the last number, as code, or by the choice they name."
+    "How answers are compared: as text (ignoring case and surrounding punctuation), as JSON, by a "
+    "JSON field (json:path.to.field), by their last number, as code (ignoring layout), or by the "
+    "choice they name."
 )
-CASE = "The attribute (OpenTelemetry) or metadata field (LiteLLM) that the calls of a case share."
+CASE = (
+    "The attribute (OpenTelemetry) or metadata field (LiteLLM) that identifies the case of a call."
+)
 
 
 def import_(
@@ -27,7 +30,7 @@ def import_(
         str, typer.Option(metavar="A,B,…", help=ARMS, show_default="all, by mean cost")
     ] = "",
     compare: Annotated[
-        str, typer.Option(metavar="text|json|number|choice:a|b|c", help=COMPARE)
+        str, typer.Option(metavar="text|json|number|code|choice:a|b|c", help=COMPARE)
     ] = "text",
     case: Annotated[
         str | None,
@@ -37,7 +40,7 @@ def import_(
 ) -> None:
     """Convert recorded model calls to a log: one row per case, one column per model.
 
-    The files must have answers of at least two models to the same cases. Formats are detected
+    The files must contain answers from at least two models to the same cases. Formats are detected
     automatically; docs/importing.md describes them.
 
         stopwise import spans.jsonl --arms small,large --out calls.parquet
@@ -69,10 +72,10 @@ def import_(
         price = "cost unknown" if cost is None else f"{number(cost)} per call"
         lines.append(f"  {arm}: {plural(n_answers, 'answer')}, missing in {missing}; {price}")
     if dropped := summary.cases - summary.rows:
-        lines.append(f"Dropped: {plural(dropped, 'case')} without an answer of the first arm.")
+        lines.append(f"Dropped: {plural(dropped, 'case')} without an answer from the first arm.")
     if n_text := summary.compared_as_text:
-        lines.append(f"{plural(n_text, 'answer')} did not match {compare}: compared as text.")
-    lines += [f"Skipped: {n:,} × {reason}" for reason, n in summary.unused.items()]
+        lines.append(f"Not in the form {compare}, so compared as text: {plural(n_text, 'answer')}.")
+    lines += [f"Skipped {plural(n, 'record')}: {reason}" for reason, n in summary.unused.items()]
     lines += [f"  {example}" for example in summary.examples]
     rows, complete = plural(summary.rows, "row"), f"{summary.complete:,} with all answers"
     lines.append(f"Wrote {out}: {rows}, {complete}.")
@@ -82,9 +85,9 @@ def import_(
     elif len(prices) == len(summary.costs):
         options = f"--prices {','.join(f'{price:.3g}' for price in prices)} --error-cost 1"
         lines.append(f"Next: stopwise diagnose {shlex.quote(str(out))} {options}")
-        lines.append("Replace the 1 by the cost of one wrong answer, in the same currency.")
+        lines.append("Replace the 1 with the cost of one wrong answer, in the same currency.")
     else:
         costs = ",".join(f"{0.01 * 3**k:.2g}" for k in range(len(summary.costs)))
         lines.append(f"Next: stopwise diagnose {shlex.quote(str(out))} --costs {costs}")
-        lines.append("Replace these example costs by yours, in units of one wrong answer.")
+        lines.append("Replace these example costs with your own, in units of one wrong answer.")
     typer.echo("\n".join(lines))

@@ -15,8 +15,8 @@ File: TypeAlias = Annotated[
     Path, typer.Option("--keys", metavar="FILE", envvar="STOPWISE_KEYS", help=HELP)
 ]
 SCOPES = (
-    "read: read everything, which every key may. decide: open rounds. observe: report outputs and "
-    "labels. admin: everything. Repeatable."
+    "read: read everything (included in every key). decide: open rounds. observe: report outputs "
+    "and labels. admin: everything. Repeatable."
 )
 CASCADES = "Restrict the key to this cascade. Repeatable."
 UNITS = {"m": 60, "h": 3600, "d": 86_400}
@@ -43,7 +43,7 @@ def keys_() -> None:
 def add(
     name: Annotated[
         str,
-        typer.Option(metavar="TEXT", help="User or program of the key.", show_default=False),
+        typer.Option(metavar="TEXT", help="User or program that uses the key.", show_default=False),
     ],
     scope: Annotated[
         list[str] | None,
@@ -55,7 +55,7 @@ def add(
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(metavar="N", help="Maximum requests per second; others get 429."),
+        typer.Option(metavar="N", help="Maximum requests per second; any excess gets status 429."),
     ] = None,
     expires: Annotated[
         str | None,

@@ -18,31 +18,31 @@ if TYPE_CHECKING:
     from stopwise.logs.log import Log
 
 LOG = (
-    "The log: one row per round, as .parquet, .csv or .jsonl; a folder of Parquet files or, in "
-    'quotation marks, a pattern: "logs/2026-*.parquet".'
+    "The log, with one row per round: a .parquet, .csv or .jsonl file, a folder of Parquet files, "
+    'or a pattern in quotation marks, such as "logs/2026-*.parquet".'
 )
 COSTS = (
-    "Cost of running each arm, in cascade order (required). The unit is the cost of one wrong "
-    "answer: an arm that costs 0.01 is worth running if it corrects one answer in 100. With "
-    "--error-cost, amounts of money."
+    "Cost of running each arm, in cascade order (required unless --prices is used). The unit is "
+    "the cost of one wrong answer: an arm that costs 0.01 is worth running if it corrects one "
+    "answer in 100. If --error-cost is set, costs are amounts of money."
 )
 ERROR_COST = (
     "Cost of one wrong answer, in the currency of the prices: the amount you would pay to prevent "
     "it."
 )
-CUMULATIVE = "Costs include those of all earlier arms."
+CUMULATIVE = "Each cost includes those of all earlier arms."
 CONTEXT = 'Columns available before the first arm; "" for none.'
 OUTPUTS = "Columns with the outputs of the arms, in cascade order."
-LABEL = 'Column with the right answers; empty cells are unlabelled. "" for none.'
+LABEL = 'Column with the right answers; an empty cell means no label. "" reads no labels.'
 RIGHT = (
-    "Columns with the correctness of each arm (1 or 0, empty if unknown), in cascade order; for "
-    'free text, where several answers can be right. "" for none.'
+    "Columns that say whether each arm was right (1 or 0, empty if unknown), in cascade order. Use "
+    'them for free text, where several answers can be right. "" reads none.'
 )
 NORMALISE = (
-    "Ignore case and surrounding space in answers; treat 1, true and yes as equal, and 0, false "
-    "and no."
+    "Ignore case and surrounding space in answers; treat 1, true and yes as equal, and likewise 0, "
+    "false and no."
 )
-BY = "Column to group by: results for each of its values, and in total."
+BY = "Column to group by; results are reported for each of its values and in total."
 SEED = "Random seed; the same seed gives the same numbers."
 JSON = "Print the results as JSON instead of a summary."
 # Options that change the numbers, besides the costs.
@@ -67,7 +67,8 @@ class LogOptions:
     prices: Annotated[
         str,
         typer.Option(
-            metavar="P,P,…", help="Costs in money, instead of --costs; results are in money too."
+            metavar="P,P,…",
+            help="Costs as amounts of money, instead of --costs; results are in money too.",
         ),
     ] = ""
     error_cost: Annotated[
@@ -101,9 +102,9 @@ class LogOptions:
     json: Annotated[bool, typer.Option("--json", help=JSON)] = False
 
     def open(self, policies: Sequence[str] = ()) -> "tuple[Log, Cascade]":
-        """Return the log and its cascade; raises `typer.BadParameter`.
+        """Open the log and create its cascade; raises `typer.BadParameter` for invalid options.
 
-        Contexts are encoded as in the first of the saved ``policies`` with an encoding.
+        The encoding of contexts is that of the first policy file in ``policies`` that has one.
         """
         from stopwise.cascade import Cascade, cost_unit_warning
         from stopwise.errors import CostUnitWarning, InvalidCascadeError
@@ -112,10 +113,13 @@ class LogOptions:
         from stopwise.policies.creation import load
         from stopwise.reporting.wording import plural
 
-        if self.prices and (self.error_cost is None or self.costs):
+        if self.prices and self.costs:
             raise typer.BadParameter(
-                "--prices needs --error-cost, the cost of one wrong answer in the same currency, "
-                "and cannot be combined with --costs, which are in units of one wrong answer",
+                "cannot be combined with --costs; use only one of them", param_hint="--prices"
+            )
+        if self.prices and self.error_cost is None:
+            raise typer.BadParameter(
+                "requires --error-cost, the cost of one wrong answer in the same currency",
                 param_hint="--prices",
             )
         numbers = numbers_of(self.costs or self.prices)
@@ -156,7 +160,7 @@ class LogOptions:
         return self.out or Path(re.sub(r"[*?\[\]]+", "", self.log.stem) + f"-{verb}")
 
     def command_line(self, verb: str, **more: Any) -> str:
-        """Return the command that reproduces the numbers, run in the folder of the log.
+        """Return the command that reproduces the results when run in the log's folder.
 
         Examples
         --------
@@ -189,7 +193,7 @@ def numbers_of(text: str, option: str = "--costs") -> list[float]:
     try:
         return [float(item) for item in text.split(",")] if text.strip() else []
     except ValueError:
-        message = f"expected comma-separated numbers, as in 0.01,0.24,0.25, got {text!r}"
+        message = f"expected comma-separated numbers such as 0.01,0.24,0.25; got {text!r}"
         raise typer.BadParameter(message, param_hint=option) from None
 
 

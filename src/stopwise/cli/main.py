@@ -63,7 +63,7 @@ def stopwise_(
 
         stopwise demo
 
-    Check from a log of past answers whether stopping early would pay, and compare policies on it:
+    From a log of past answers, estimate whether stopping early would pay, and compare policies:
 
         stopwise diagnose LOG --costs 0.01,0.24,0.25
 

@@ -11,15 +11,16 @@ from rich.console import Console
 from stopwise.progress import Progress
 from stopwise.reporting.wording import duration
 
-LINE_SECONDS = 10.0  # between plain lines, or
-LINE_SHARE = 0.1  # of the work
+# A plain line is printed after this time, or after this share of the work.
+LINE_SECONDS = 10.0
+LINE_SHARE = 0.1
 
 
 @contextmanager
 def show_progress(after_interrupt: str = "") -> Generator[Progress]:
     """Yield a callback that shows progress on stderr, and exit with a message on Ctrl-C.
 
-    ``after_interrupt`` is appended to that message, such as "Nothing was written."
+    ``after_interrupt`` is appended to that message; for example, "Nothing was written."
     """
     console = Console(stderr=True)
     columns = (
@@ -45,7 +46,7 @@ def report(shown: bars.Progress, stage: str, done: int, of: int) -> None:
         return
     task = next((task for task in shown.tasks if task.description == stage), None)
     if task is None:
-        # work stored by an earlier run took no time in this one
+        # work done by an earlier run does not count toward the speed of this one
         shown.add_task(stage, total=of, completed=done, stored=done, written=0.0, share=-1.0)
         task = shown.tasks[-1]
     shown.update(task.id, completed=done, total=of)

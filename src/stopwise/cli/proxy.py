@@ -40,7 +40,7 @@ def proxy_group() -> None:
 
         stopwise proxy proxy.toml
 
-    After a day, estimate the saving and the changed answers if you switch it on:
+    After a day, estimate how much switching it on would save, and how many answers would change:
 
         stopwise proxy report proxy.toml
     """
@@ -51,7 +51,7 @@ def run(
     config: Annotated[Path | None, typer.Argument(metavar="CONFIG", help=CONFIG)] = None,
     example: Annotated[bool, typer.Option("--example", help=EXAMPLE)] = False,
 ) -> None:
-    """Serve the cascades of a configuration. The word "run" is optional."""
+    """Run the proxy described by a configuration file. The word "run" is optional."""
     if find_spec("aiohttp") is None:
         raise MissingPackageError.of("the proxy", "aiohttp", "proxy")
     from stopwise.proxy.app import ProxyApp
@@ -74,9 +74,9 @@ def report(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help=CONFIG)],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help=OUT)] = Path("proxy-report"),
 ) -> None:
-    """Estimate the saving and the changed answers if shadow mode were switched on.
+    """Estimate what switching the proxy on would save, and how many answers would change.
 
-    Uses the rounds in shadow mode and gives 90 % intervals. Works while the proxy is running.
+    Uses the rounds recorded in shadow mode and reports 90 % intervals. Works while the proxy runs.
     """
     from stopwise.proxy.config import load_config
     from stopwise.proxy.report import make_reports

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stopwise.intervals import Interval
     from stopwise.logs.replay.results import CandidateResult, Replay
 
-FIELDS = {  # of a `CandidateResult`, by column
+FIELDS = {  # table column → field of `CandidateResult`
     "cost": "cost",
     "disagrees": "disagreement",
     "cost + disagrees": "cost_and_disagreement",
@@ -26,7 +26,7 @@ FIELDS = {  # of a `CandidateResult`, by column
 }
 SHARES = ("disagrees", "wrong", "as in log")
 MIN_WIDTH = 80  # characters; on narrower terminals the table is wider than the screen
-MAX_UNBROKEN = 14  # characters of a name that are not wrapped on a narrow terminal
+MAX_UNBROKEN = 14  # characters; longer names are wrapped on narrow terminals
 
 
 @reads_log
@@ -46,7 +46,8 @@ def replay(
         typer.Option(
             min=0,
             metavar="N",
-            help="How many labels each policy may request; below 1, a share of disagreements.",
+            help="Maximum number of labels that each policy may request; below 1, the share of "
+            "disagreements to label.",
         ),
     ] = 0.0,
     answers: Annotated[
@@ -60,7 +61,7 @@ def replay(
         typer.Option(
             metavar="W,W,…",
             help="Create policies with the costs multiplied by each of these factors. Results are "
-            "at your own costs.",
+            "reported at your own costs.",
         ),
     ] = "",
     target_error: Annotated[
@@ -84,24 +85,24 @@ def replay(
 ) -> None:
     r"""Replay policies on a log of past rounds, and compare them with fixed depths.
 
-    Each policy plays the log from the first round to the last: it decides, sees the outputs of the
-    arms up to its stop, and learns. A round whose log ends before the stop is counted as not
-    evaluated.
+    Each policy plays the rounds in order: it decides where to stop, sees the outputs of the arms up
+    to that stop, and learns from them. A round in which it goes deeper than the log cannot be
+    evaluated; such rounds are counted separately.
 
         stopwise replay visits.parquet --costs 0.01,0.24,0.25
 
         stopwise replay visits.parquet --costs 0.01,0.24,0.25 \
             --policy uss-pd:sigma=0.2 --policy thompson:scale=0.5
 
-    With 100 labels of the log for each policy, and the agreement of the arms so far as context:
+    Let each policy request 100 of the log's labels, and show it which arms have agreed so far:
 
         stopwise replay visits.parquet --costs 0.01,0.24,0.25 --labels 100 --answers
 
-    To repeat a live run decision by decision, use the policy that was saved before it:
+    To reproduce a live run decision by decision, start from the policy saved before it:
 
         stopwise replay live.jsonl --costs 0.01,0.24,0.25 --policy before.stopwise
 
-    For each hospital separately; for an error rate of at most 5 %; for a cost of at most 4 €:
+    Replay each hospital separately, or limit the error rate to 5 %, or the mean cost to 4 €:
 
         stopwise replay visits.parquet --costs 0.01,0.24,0.25 --by hospital
 
@@ -243,8 +244,8 @@ def _caption(result: "Replay") -> str:
     labels = f", {result.labelled:,} with labels" if result.labelled and result.exact else ""
     note = "the log has the outcome of every decision"
     if not result.exact:
-        note = "numbers cover only rounds that can be evaluated and are not totals"
+        note = "each row covers only the rounds that can be evaluated"
     rounds = plural(result.rounds, "round")
     if result.weight != 1:
-        note += f"; policies with weight {result.weight:g}, amounts at your own costs"
-    return f"{rounds}{labels}, stops at {'/'.join(result.arms)}; ± at 95 %; {note}"
+        note += f"; policies created at {result.weight:g} × the costs, amounts at your own costs"
+    return f"{rounds}{labels}; stops at {'/'.join(result.arms)}; ± at 95 %; {note}"

@@ -26,7 +26,7 @@ Address: TypeAlias = Annotated[
 def reproduce(
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Run 3 repetitions only: fast, but leaves most claims open."),
+        typer.Option("--quick", help="Run only 3 repetitions: fast, but leaves most claims open."),
     ] = False,
     only: Annotated[
         list[str] | None,
@@ -49,8 +49,8 @@ def reproduce(
 ) -> None:
     """Repeat the paper's experiments and test its claims.
 
-    Every run is stored as it finishes: after an interrupt, the same command resumes. The same seed
-    gives the same numbers. The exit code is 0 even if a claim does not hold.
+    Each run is stored when it finishes, so the same command resumes after an interrupt. The same
+    seed gives the same numbers. The exit code is 0 even if a claim does not hold.
 
         stopwise reproduce --quick --only table1 --only table2
     """
@@ -100,7 +100,7 @@ def reproduce(
 
 
 def command_line(*arguments: str, **options: Any) -> str:
-    """Return the command that gives the same numbers, without options set to None, False or 0.
+    """Return a command line as text; options set to None, False or 0 are left out.
 
     Examples
     --------

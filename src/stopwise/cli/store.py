@@ -55,18 +55,18 @@ def verify(
     cascade: Cascade = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help=SAVE)] = None,
 ) -> None:
-    """Verify a log and summarise its contents.
+    """Verify the event log and summarise its contents.
 
-    Checks that no event was changed, is missing or contradicts an earlier event, recomputes every
-    decision, and compares every snapshot bit for bit with the state after its last event. The
-    first error is reported with exit code 1. The state hash equals that of the service
-    (GET /v1/state) after the same event.
+    Checks that no event was changed, is missing or contradicts an earlier one, recomputes every
+    decision, and compares each snapshot bit for bit with the recomputed state. Stops at the first
+    error, with exit code 1. The state hash equals that of the service (GET /v1/state) after the
+    same event.
 
         stopwise store verify stopwise.db
 
         stopwise store verify --cascade triage --save triage.stopwise
 
-    The saved policy continues exactly where the service is: stopwise.load("triage.stopwise").
+    The saved policy is an exact copy of the service's: stopwise.load("triage.stopwise") loads it.
     """
     from stopwise.files import private_file
     from stopwise.service.tools.log_reader import select_cascade
@@ -93,15 +93,15 @@ def verify(
         skipped = plural(events - verified.applied, "event")
         lines.append(f"{skipped} before the first snapshot: decoded but not applied.")
     notes = {
-        "equal": "identical to the state after its last event",
-        "not compared": "not compared (another version, or older than the first event)",
+        "equal": "identical to the recomputed state",
+        "not compared": "not compared (from another version, or older than the first event)",
     }
     for position, comparison in verified.snapshots.items():
         lines.append(f"Snapshot at event {position:,}: {notes[comparison]}.")
     for name, n in verified.divergences.items():
         lines.append(
-            f"{name}: this version would make {plural(n, 'decision')} differently. This is not "
-            "damage: another version of Stopwise decided, and the recorded decisions count."
+            f"{name}: this version would have made {plural(n, 'decision')} differently. The log is "
+            "not damaged: another version of Stopwise wrote it, and the recorded decisions count."
         )
     _print(*lines, f"State hash: {verified.hash}", *_cascades(verified.state))
     if save is not None:
@@ -137,7 +137,7 @@ def export(
         f"Wrote {out}: {plural(n['written'], 'round')}; {n['labelled']:,} with labels, "
         f"{n['failed']:,} ended early, {n['complete']:,} with the outputs of all arms.",
         f"Skipped: {n['open']:,} open, {n['expired']:,} expired, {n['lost']:,} opened before the "
-        "first event.",
+        "first event in the log.",
     )
     if exported.as_json:
         _print("Outputs are written as JSON text, because their types differ.")
@@ -150,7 +150,7 @@ def export(
     else:
         _print(
             f"Too few rounds for stopwise diagnose, which requires {LEAST_ROWS} with the outputs "
-            "of all arms; the policy parameter explore collects some."
+            "of all arms; set the policy parameter explore to collect such rounds."
         )
 
 
@@ -164,9 +164,9 @@ def compact(
 ) -> None:
     """Delete old events; a snapshot preserves the state.
 
-    Verifies the complete log first. Afterwards, rounds opened in the deleted events can no longer
-    be looked up or labelled, and their contexts are gone. Nothing else changes. Make a backup
-    first.
+    Verifies the complete log first. Rounds opened in the deleted events can then no longer be
+    looked up or labelled, and their contexts are gone. Nothing else changes. Make a backup before
+    you compact.
 
         stopwise store compact stopwise.db --keep-days 90
     """
@@ -187,11 +187,11 @@ def compact(
     if planned.verified.divergences:
         _print(
             "This version of Stopwise decides differently from the one that wrote the log (see "
-            "stopwise store verify); compact with the version of the service."
+            "stopwise store verify); run compact with the version that the service uses."
         )
     if not yes:
         if not sys.stdin.isatty():
-            raise typer.BadParameter("required without a terminal", param_hint="--yes")
+            raise typer.BadParameter("required if the input is not a terminal", param_hint="--yes")
         typer.confirm("Delete them?", abort=True)
     position = _run_on_store(store, lambda log, progress: run(log, planned, progress))
     _print(f"Deleted {events}. The state is in the snapshot at event {position:,}.")

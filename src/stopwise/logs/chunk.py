@@ -65,7 +65,7 @@ def make_chunk(
     encoding: Encoding,
     normalise: bool = False,
 ) -> tuple[Chunk, Family | None]:
-    """Validate rows and return them as arrays, with the family of all outputs so far.
+    """Return validated rows as arrays, and the family of all outputs so far.
 
     ``expected`` is the family of the outputs in earlier rows, None if there were none. Raises
     `InvalidLogError` for invalid cells.
@@ -114,8 +114,8 @@ def _answered(outputs: list[Ints], layout: Layout, problems: Problems) -> Ints:
             problems.at(
                 row,
                 layout.outputs[int(answered[row])],
-                f"is empty, but {layout.outputs[i]!r}, a later arm, is not; an arm runs only "
-                "after all earlier ones",
+                f"is empty, but {layout.outputs[i]!r} of a later arm is not; an arm runs only "
+                "after all earlier arms",
             )
         answered[has_output & ~gap] = i + 1
     return answered
@@ -131,15 +131,15 @@ def _stops(
         failed & (arm != answered),
         layout.failed or "",
         lambda row: (
-            f"is {layout.arms[arm[row]]!r}, but the arm after the last output is "
-            f"{_arm_name(layout, int(answered[row]))}"
+            f"is {layout.arms[arm[row]]!r}, but the failed arm must be the one after the last "
+            f"output ({_arm_name(layout, int(answered[row]))})"
         ),
     )
     problems.where(
         (answered == 0) & ~failed,
         layout.outputs[0],
-        "is empty, as are all outputs of this row; fill in the outputs, or name the first arm in "
-        "'failed'",
+        "is empty, as are all other outputs of this row; fill them in, or if the first arm failed, "
+        "name it in 'failed'",
     )
     stop, last = _arms(batch, layout.stop, layout, problems), answered - 1
     problems.where(
@@ -266,7 +266,7 @@ def _right(
             lambda row, value=value, arm_name=arm_name: (
                 f"marks {arm_name!r} as {'right' if value[row] else 'wrong'}, which contradicts "
                 f"{layout.label!r}; correct one of them, or ignore one: Columns(right=()) reads "
-                "only the label, Columns(label='') only the columns of right"
+                "only the label, and Columns(label='') reads only the right.* columns"
             ),
         )
         right[:, arm] = np.where(filled, value, right[:, arm])

@@ -58,14 +58,15 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
             return [self.fill, 1.0]
         kind, value = _parse(raw)
         if kind != self.kind or not math.isfinite(value):
-            problem = f"is {describe_value(raw)}; it must be {EXPECTED[self.kind]}"
-            if raw is None:
-                problem = (
-                    "is empty, but the encoding was fitted to rows without empty cells (at least "
-                    f"the first {SAMPLE_ROWS:,}); fill the cell, or move such a row to the top to "
-                    "replace empty cells by the mean"
+            if raw is not None:
+                raise ValueError(
+                    f"is {describe_value(raw)}; it must be {EXPECTED[self.kind]}, or drop the row"
                 )
-            raise ValueError(f"{problem}; or drop such rows")
+            raise ValueError(
+                "is empty, but the encoding was fitted to rows without empty cells (at least the "
+                f"first {SAMPLE_ROWS:,}); fill the cell, drop the row, or move a row with an empty "
+                "cell to the top, so that empty cells are replaced with the mean"
+            )
         value -= _parse(self.first)[1] if self.kind == "date" else 0.0
         return [value, 0.0][: len(self.coordinates)]
 
@@ -106,7 +107,7 @@ class Encoding(msgspec.Struct, frozen=True):
         return tuple(name for column in self.columns for name in column.coordinates)
 
     def vector(self, values: Mapping[str, Raw]) -> list[float]:
-        """Return the context of named values; raises `InvalidContextError` if invalid."""
+        """Return the context for named values; raises `InvalidContextError` if they are invalid."""
         names = {column.name for column in self.columns}
         problems: list[str] = []
         if missing := sorted(names - set(values)):
@@ -202,7 +203,7 @@ class _ColumnFit:
                     message += f" in a column of {PLURAL[self._kind]}"
                 message += (
                     "; write numbers as 0.5, dates as 2026-01-31 and categories with a letter, and "
-                    "leave the cell empty if unknown"
+                    "leave unknown cells empty"
                 )
                 where = ~cells.null & ((cells.values == code) | (cells.family == "number"))
                 problems.where(where, self._source, message)
@@ -283,7 +284,7 @@ def _parse(raw: Raw) -> tuple[Kind, float]:
 
 
 def _category(raw: Raw) -> str:
-    """Return a category as text; for a number, the text does not depend on its type."""
+    """Return a category as text; 1 and 1.0 give the same text, as do True and "true"."""
     text = "" if raw is None else str(raw).strip()
     if isinstance(parse_number(text), float):
         text = text.removesuffix(".0")

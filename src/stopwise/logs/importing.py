@@ -58,8 +58,8 @@ class ImportSummary(msgspec.Struct):
     """Counts of the cases, answers and records of an import."""
 
     cases: int = 0
-    rows: int = 0  # cases written; the others lack an answer of the first arm
-    complete: int = 0  # cases with answers of all arms
+    rows: int = 0  # cases written; the others lack an answer from the first arm
+    complete: int = 0  # cases with answers from all arms
     compared_as_text: int = 0  # answers without the requested form
     answers: Counter[str] = msgspec.field(default_factory=Counter[str])  # by arm
     costs: dict[str, float | None] = {}  # the mean cost of a call of each arm, in cascade order
@@ -70,7 +70,7 @@ class ImportSummary(msgspec.Struct):
         """Count a record that cannot be used."""
         self.unused[reason] += 1
         if len(self.examples) < MAX_EXAMPLES:
-            self.examples.append(f"{source} {reason}")
+            self.examples.append(f"{source}: {reason}")
 
 
 def import_calls(
@@ -82,10 +82,10 @@ def import_calls(
     case: str | None = None,
     progress: Progress = no_progress,
 ) -> ImportSummary:
-    """Write recorded calls as a log, one row per case; replaces ``out``.
+    """Convert recorded calls to a log with one row per case; an existing ``out`` is replaced.
 
     ``arms`` are models in cascade order (default: all, by mean cost), ``compare`` is an
-    `answer_form`, and ``case`` names the attribute or field that the calls of a case share
+    `answer_form`, and ``case`` names the attribute or field that identifies the case of a call
     (default: the trace, the session or ``custom_id``). Calls are collected in a temporary database
     on disk, so files may be larger than memory.
     """
@@ -99,11 +99,11 @@ def import_calls(
                 for call in calls_of(record, case):
                     missing = [key for key in CALL_FIELDS[:3] if call.get(key) is None]
                     if missing and missing != ["model", "answer"]:
-                        summary.skip(source, f"has no {missing[-1].removesuffix('_id')}")
-                    else:  # the input of a batch has a prompt only
+                        summary.skip(source, f"no {missing[-1].removesuffix('_id')}")
+                    else:  # a batch input has only a prompt
                         calls.execute(insert, [source, *map(call.get, CALL_FIELDS)])
             except (TypeError, ValueError, AttributeError, LookupError, sqlite3.Error):
-                summary.skip(source, "is not a record of OpenTelemetry, LiteLLM or an OpenAI batch")
+                summary.skip(source, "not a record of OpenTelemetry, LiteLLM or an OpenAI batch")
         arm_of_model = _arm_of_model(calls, arms, summary)
         temporary = out.with_name(f".{os.getpid()}-{out.name}")
         try:
@@ -187,7 +187,7 @@ def _from_spend_log(row: Json, case: str | None) -> Json:
 
 
 def _prompt(request: Json, usage: Json) -> Json:
-    """Return features of the prompt of a request to OpenAI's API."""
+    """Return the prompt features of an OpenAI request."""
     tokens = usage.get("input_tokens", usage.get("prompt_tokens"))
     features: Json = {"tokens": None if tokens is None else float(tokens)}
     if prompt := request.get("messages") or request.get("input") or request.get("prompt"):
@@ -199,7 +199,7 @@ def _prompt(request: Json, usage: Json) -> Json:
 
 
 def _answer(value: Any) -> str | None:
-    """Return the answer in a response of OpenAI's API, a list of messages or a text."""
+    """Return the answer in an OpenAI response, a list of messages, or a text."""
     first: Any = _dict(_decoded(value)).get("choices") or _decoded(value)
     first = cast("Any", first[0] if isinstance(first, list) and first else first)
     return (_text(first) or _text(value)).strip() or None
@@ -262,7 +262,7 @@ def _records(
                     record = msgspec.json.decode(row) if isinstance(row, str) else row
                 except msgspec.DecodeError:
                     if str(row).strip():
-                        summary.skip(source, "is not JSON")
+                        summary.skip(source, "not JSON")
                 else:
                     yield source, record
                 progress("reading (kB)", (done + file.tell()) // 1000, size // 1000)
@@ -281,13 +281,14 @@ def _arm_of_model(
     if len(means) < 2:
         reasons = [f"{n} × {reason}" for reason, n in summary.unused.items()]
         raise InvalidLogError(
-            f"the files must have answers of at least 2 models, got {', '.join(means) or 'none'}; "
-            f"unused records: {'; '.join([*reasons, *summary.examples]) or 'none'}. "
+            "the files must contain answers from at least 2 models, got "
+            f"{', '.join(means) or 'none'}; unused records: "
+            f"{'; '.join([*reasons, *summary.examples]) or 'none'}. "
             f"{HOW_TO_RECORD_ANSWERS}"
         )
     if not arms and None in means.values():
         raise InvalidParameterError(
-            "the costs of some calls are missing, so the order of the arms is unknown; name them "
+            "the costs of some calls are missing, so the arms cannot be ordered by cost; name them "
             f"in cascade order, as in --arms {','.join(means)}"
         )
     arm_of_model: dict[str, str] = {}
@@ -329,7 +330,7 @@ def _write(
                 fields = {key: cell for key, cell in call.items() if cell is not None} | fields
                 arm = arm_of_model.get(call["model"] or "")
                 if arm in outputs_and_costs:
-                    summary.skip(source, "repeats a model in its case; the first call is used")
+                    summary.skip(source, "second call of a model in one case; the first is used")
                 elif arm is not None:
                     output = form(call["answer"])
                     summary.compared_as_text += output is None
@@ -365,7 +366,7 @@ def _write(
             summary.rows += 1
     if not comparable_cases:
         raise InvalidLogError(
-            f"none of {summary.cases:,} cases has answers of both "
+            f"none of {summary.cases:,} cases has answers from both "
             f"{' and '.join([*summary.costs][:2])}; use --case to name the attribute or field that "
-            "the calls of a case share"
+            "identifies the case of a call"
         )

@@ -32,20 +32,20 @@ READERS: dict[str, Callable[[Path], RowReader]] = {
 }
 CONTEXT, REVEALED, OUTPUT = "context.", "revealed.", "output."
 COST, RIGHT = "cost.", "right."
-SAMPLE_BYTES = 1 << 20  # for an estimate of the number of lines, for progress only
+SAMPLE_BYTES = 1 << 20  # read to estimate the number of lines, for progress only
 
 
 class Columns(msgspec.Struct, frozen=True):
-    """The roles of the columns of a table, where names differ from the log format.
+    """The column names of each role, for tables that do not use the standard names.
 
-    Omit the roles whose columns have the standard names (docs/log-format.md). With ``outputs``,
+    Omit a role if its columns have the standard names (docs/log-format.md). If ``outputs`` is set,
     the columns ``stop``, ``rule_stop`` and ``failed`` are read only if named here.
 
     Attributes
     ----------
     context : tuple of str or None
-        The context before the first arm; default: every ``context.*``. An empty tuple means that
-        the log has no contexts.
+        The context available before the first arm; default: every ``context.*``. An empty tuple
+        means that the log has no contexts.
     outputs : tuple of str or None
         The output of each arm, in cascade order; default: every ``output.*``.
     label : str or None
@@ -78,8 +78,8 @@ class Columns(msgspec.Struct, frozen=True):
 class Log:
     r"""A table of rounds, one per row, in files or in memory (docs/logs.md).
 
-    Opening a log reads the names of its columns. `chunks` reads the rows, any number of times, in
-    bounded memory; before the first time, an `Encoding` is fitted to the contexts.
+    Opening a log reads only its column names. `chunks` reads the rows in bounded memory and can be
+    called repeatedly; the first call also fits an `Encoding` to the contexts.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class Log:
         Whether to ignore case and surrounding space in answers, and to treat 1, true and yes as
         equal.
     name : str, optional
-        The name in messages and results.
+        The name used in messages and results.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class Log:
     layout : Layout
         The role of each column.
     arms : tuple of str
-        In cascade order.
+        Names of the arms, in cascade order.
     context : tuple of str
         Names of the coordinates: those available before the first arm, then ``<arm>.<name>`` for
         those that each arm but the last reveals.
@@ -178,8 +178,8 @@ class Log:
         encoded = {column.name for column in encoding.columns} if encoding else set[str]()
         if missing := sorted(encoded - self.layout.sources.keys()):
             raise InvalidParameterError(
-                f"{self.path.name} has no context {quoted(missing)}, which the encoding needs; its "
-                f"context is {quoted(self.layout.sources)}"
+                f"{self.path.name} has no context column {quoted(missing)}, which the encoding "
+                f"requires; its context columns: {quoted(self.layout.sources)}"
             )
 
     @cached_property
@@ -217,7 +217,7 @@ class Log:
         return self._chunks(integer("size", size, least=1), progress)
 
     def read_cells(self, columns: Sequence[str], rows: Sequence[int]) -> list[list[str]]:
-        """Return cells as text: a header, then the rows; columns that do not exist are skipped."""
+        """Return cells as text: a header, then the given rows; unknown columns are skipped."""
         names = [name for name in columns if name in self._file.names]
         texts: dict[int, list[str]] = {}
         for batch in self._file.batches(self.layout.only(names), 65_536):
@@ -260,7 +260,7 @@ def format_suffix(path: Path) -> str:
     suffix = ".parquet" if path.is_dir() else path.suffix.lower()
     if suffix not in READERS:
         raise InvalidParameterError(
-            f"unknown format of {path.name}; a log ends in {', '.join(READERS)}"
+            f"unknown format of {path.name}; the name of a log must end in {', '.join(READERS)}"
         )
     return suffix
 
@@ -343,7 +343,7 @@ def _right_columns(
     n_arms: int,
     file: str,
 ) -> tuple[str | None, ...]:
-    """Return by arm the column of whether it was right; () if there are none."""
+    """Return the ``right`` column of each arm, None if it has none; () if no arm has one."""
     if chosen is None:
         columns = {arm: name for name, arm in arm_of_column.items() if name.startswith(RIGHT)}
         return tuple(columns.get(i) for i in range(n_arms)) if columns else ()

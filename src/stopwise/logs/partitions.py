@@ -78,7 +78,7 @@ def map_partitions(
     stage: str,
     progress: Progress = no_progress,
 ) -> Generator[tuple[str, T], None, None]:
-    """Apply functions to every partition of a log, or to the log if there is no column.
+    """Apply functions to every partition of a log, or to the complete log if ``column`` is None.
 
     Yields the value of the partition with each result, in order of completion. If a worker is
     lost, its task, a few partitions, runs again on another one. Functions must be defined at
@@ -145,7 +145,7 @@ def _rows_by_value(batch: RowBatch, column: str) -> dict[str, Ints]:
 
 
 def _take(struct: S, rows: Ints, **changes: Any) -> S:
-    """Return a struct with some rows of its arrays and with other fields replaced."""
+    """Return a struct with only these rows of its arrays, and with ``changes`` to other fields."""
     for name, value in msgspec.structs.asdict(struct).items():
         if isinstance(value, np.ndarray):
             changes[name] = value[rows]

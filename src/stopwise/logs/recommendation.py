@@ -32,7 +32,7 @@ NEGLIGIBLE = 0.02  # differences below this share of the loss are ignored (heuri
 
 
 class Option(msgspec.Struct, frozen=True):
-    """An option: a fixed depth, or a policy with a weight of the costs.
+    """A fixed depth, or a policy created with its costs multiplied by ``weight``.
 
     Options are compared by ``loss``; ``over_fixed`` is the paired difference between the loss of a
     policy and that of each fixed depth. ``error`` is None if there are no labels.
@@ -61,16 +61,16 @@ class Recommendation(msgspec.Struct, frozen=True):
     ----------
     kind : {"fixed depth", "policy"}
     name : str
-        Of the arm, or of the policy.
+        Name of the arm or the policy.
     weight : float
-        Factor of the costs with which to create the policy.
+        Factor by which to multiply the costs when creating the policy.
     cost, error, loss
-        Of the option; options were compared by ``loss``.
+        Mean cost, error rate and loss of the option. Options were compared by ``loss``.
     cause : {"better", "not better", "only fixed depths", "only policies"}
-        The policy is better than the best fixed depth; no policy is; or the limits leave only
-        options of one kind.
+        Why the option was chosen: the policy is better than the best fixed depth; no policy is; or
+        the limits leave only fixed depths, or only policies.
     within_budget, reaches_target : bool or None
-        Whether the option keeps the limits; None without a limit.
+        Whether the option is within the budget and reaches the target; None without that limit.
     instead_of : str or None
         The best option of the other kind, as named in sentences.
     advantage : Interval or None
@@ -137,12 +137,12 @@ def recommend(
     assert chosen is not None  # each filter keeps at least its minimum
     kept = Limits(budget if within else None, target_error if reaches else None)
     if within is False:
-        reason = f"no option {Limits(budget, None).singular}, and it is the cheapest at "
+        reason = f"no option {Limits(budget, None).singular}, and this one is the cheapest, at "
         reason += number(chosen.cost)
     elif reaches is False:
         affordable_only = "" if budget is None else f" that {kept.singular}"
-        reason = f"no option{affordable_only} {Limits(None, target_error).singular}, and it has "
-        reason += f"the lowest error rate, {percent(_error(chosen))}"
+        reason = f"no option{affordable_only} {Limits(None, target_error).singular}, and this one "
+        reason += f"has the lowest error rate, {percent(_error(chosen))}"
     else:
         reason = _reason(cause, chosen, other, advantage, loss, labelled, kept)
         if cause == "not better" and (more := _more_labels(advantage, chosen, labelled)):
@@ -224,7 +224,7 @@ class Limits(NamedTuple):
     def _text(self, costs: str, errs: str) -> str:
         limits: list[str] = []
         if self.budget is not None:
-            limits.append(f"{costs} at most {number(self.budget)} a round")
+            limits.append(f"{costs} at most {number(self.budget)} per round")
         if self.target_error is not None:
             limits.append(f"{errs} in at most {percent(self.target_error)}")
         return " and ".join(limits)
@@ -239,7 +239,7 @@ def _reason(
     labelled: int,
     limits: Limits,
 ) -> str:
-    own = f"its {loss} is {number(chosen.loss.value)} a round"
+    own = f"its {loss} is {number(chosen.loss.value)} per round"
     own += f" in {plural(labelled, 'labelled round')}" if labelled else ""
     if other is None or advantage is None:
         others = "policy" if cause == "only fixed depths" else "fixed depth"

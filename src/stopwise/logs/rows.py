@@ -63,7 +63,7 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 class InvalidCell(msgspec.Struct, frozen=True):
-    """A cell whose type differs from that of its column."""
+    """A cell whose value cannot be stored in its column."""
 
     description: str
     family: Family | None = None
@@ -147,7 +147,7 @@ class Problems:
 
 
 def describe_row(row: int, line: int | None = None) -> str:
-    """Return the place of a row, given its index from 0; messages count from 1."""
+    """Return the position of a row for a message, counted from 1; ``row`` counts from 0."""
     return f"row {row + 1}" if line is None else f"row {row + 1} (line {line})"
 
 
@@ -233,7 +233,7 @@ def is_blank(text: str) -> bool:
 
 
 def parse_number(text: str) -> int | float | str | None:
-    """Return the number in a text, or None if it is empty, or the text if not a number."""
+    """Return the number in a text; None for an empty text; any other text unchanged."""
     if not text:
         return None
     for kind in (int, float) if "_" not in text else ():  # only Python reads 1_000 as a number

@@ -24,7 +24,7 @@ Arm: TypeAlias = tuple[str, dict[Any, int]]  # name, and count of each answer
 
 
 class AnswerCount(msgspec.Struct, frozen=True):
-    """The number of outputs of each arm, and of labels, that equal an answer.
+    """How often each arm gives an answer, and how many labels equal it.
 
     ``only`` is the arm that gives this answer if no other arm does, else None.
     """
@@ -38,8 +38,9 @@ class AnswerCount(msgspec.Struct, frozen=True):
 class AnswerTable(msgspec.Struct, frozen=True):
     """The most frequent answers, with their counts.
 
-    By arm, ``distinct`` is the number of distinct answers and ``unlisted`` the number of rows whose
-    answer is not ``listed``. Nothing is listed if an arm has 1,000 distinct answers or more.
+    For each arm, ``distinct`` is the number of its distinct answers, and ``unlisted`` the number of
+    rows whose answer is not in ``listed``. If an arm has 1,000 or more distinct answers, ``listed``
+    is empty.
     """
 
     listed: tuple[AnswerCount, ...]
@@ -133,10 +134,11 @@ class Vocabulary:
     def warnings(self, cascade: Cascade) -> tuple[str, ...]:
         """Return warnings about arms that spell answers differently, and about rare spellings.
 
-        An answer that only one arm gives, and no label has, counts as disagreement with every other
-        arm. In a share s of the rows such answers can cost up to s per round, in units of one
-        error; they are reported if that exceeds `MATERIAL_SHARE` of the cost of running every arm.
-        An arm with mostly such answers gives free text or uses another vocabulary; it is skipped.
+        An answer that only one arm gives, and that equals no label, counts as disagreement with
+        every other arm. If such answers make up a share s of the rows, they can cost up to s per
+        round, in units of one error; they are reported if that exceeds `MATERIAL_SHARE` of the cost
+        of running every arm. An arm that gives mostly such answers is skipped: it writes free text
+        or uses another vocabulary.
         """
         spelling = starmap(self._spelling_warning, combinations(self._answers.items(), 2))
         least = MATERIAL_SHARE * float(cascade.cumulative[-1])
@@ -167,9 +169,9 @@ class Vocabulary:
         unique.sort(key=lambda answer: -counts[answer])
         shown = [self._describe(answer, counts[answer]) for answer in unique[:MAX_SHOWN]]
         more = f", and {len(unique) - MAX_SHOWN:,} others" if len(unique) > MAX_SHOWN else ""
-        subject = "an answer" if len(unique) == 1 else "answers"
+        subject = "this answer" if len(unique) == 1 else "these answers"
         return (
-            f"{subject} that only {name!r} gives, in {percent(share)} of its rows: "
+            f"only {name!r} gives {subject}, in {percent(share)} of its rows: "
             f"{join_list(shown)}{more}; these rows count as disagreement with every other arm, so "
             "correct misspelled answers"
         )

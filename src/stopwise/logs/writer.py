@@ -59,10 +59,10 @@ class LogWriter(AbstractContextManager["LogWriter"]):
     arms, context : sequence of str
         Names of the arms, and of the numbers available before the first arm.
     revealed : dict of str to sequence of str, optional
-        By arm, names of the numbers that it adds to the context.
+        For each arm that reveals numbers, the names of these numbers.
     labels, right, costs : bool
-        Whether to add columns for right answers, for whether each arm was right, and for the
-        actual costs of calls.
+        Whether to add columns for the right answer, for the correctness of each arm, and for the
+        actual cost of each call.
     append : bool
         Continue an existing file with the same columns (not in Parquet). A last line truncated by
         a crash is removed. Answers must have the same type as those in the file.
@@ -74,7 +74,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
     FileExistsError
         If the file exists and neither ``append`` nor ``overwrite`` is set.
     InvalidLogError
-        If a round is invalid, without writing any of it; if the file cannot be appended to.
+        If a round is invalid (then nothing of it is written), or if the file cannot be appended to.
 
     Examples
     --------
@@ -259,7 +259,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             )
         numbers = [float(x) for x in done.context]
         if not all(map(math.isfinite, numbers)):
-            raise self._error(done, f"has a context that is not finite: {numbers}")
+            raise self._error(done, f"has a context with values that are not finite: {numbers}")
         return _padded(numbers, self._n_initial + sum(self._n_revealed))
 
     def _time(self, done: Round) -> str:
@@ -356,7 +356,7 @@ def _check_names(
     for arm in revealed:
         if arm in arms[-1:]:
             raise InvalidParameterError(
-                f"revealed has {arm!r}, the last arm; its values come too late for any decision"
+                f"revealed must not include the last arm, {arm!r}: no decision follows it"
             )
         if arm not in arms:
             raise InvalidParameterError(

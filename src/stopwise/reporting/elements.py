@@ -19,7 +19,7 @@ class Table(msgspec.Struct, frozen=True):
 
     @property
     def numeric(self) -> list[bool]:
-        """Whether each column has only numbers, which are right-aligned."""
+        """Whether each column contains only numbers and is right-aligned."""
         return [
             all(not isinstance(row[k], str) or row[k] == NOTHING for row in self.rows)
             for k in range(len(self.columns))

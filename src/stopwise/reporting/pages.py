@@ -68,7 +68,7 @@ def environment(folder: Path) -> Any:
 
 
 def render(folder: Path, template: str, **values: Any) -> str:
-    """Render a template of a folder; it may use those of ``reporting/templates``."""
+    """Render a template in a folder; it may extend those in ``reporting/templates``."""
     return environment(folder).get_template(template).render(values)
 
 

@@ -1,8 +1,8 @@
-"""Normal forms of text answers, by which answers are compared.
+"""Normal forms of text answers, for comparing them.
 
-Equality of forms is an equivalence, which the stopping rule needs: if arms i and j agree, both are
-right or both are wrong, so error_i − error_j ≤ P(i and j disagree). Similarity is not transitive,
-so of two similar answers one may be right and the other wrong.
+The stopping rule requires an equivalence relation: if arms i and j agree, both are right or both
+are wrong, so error_i − error_j ≤ P(i and j disagree). Equality of normal forms is one. Similarity
+is not, because it is not transitive: of two similar answers, one may be right and the other wrong.
 """
 
 import re
@@ -21,8 +21,8 @@ NAMES = ("text", "json", "json:path.to.field", "number", "choice:a|b|c", "code")
 
 _NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _AROUND_PUNCTUATION = re.compile(r"\s*([^\w\s])\s*")
-# Marks around an answer that do not change it. Signs, "%", "#", "<" and the leading point of ".5"
-# are not among them, because answers that differ in these are different.
+# Characters that may surround an answer without changing it. Signs, "%", "#", "<" and the leading
+# point of ".5" are not among them, because they change the answer.
 OPENING = "\"'`´“”„‟‘’‚‹›«»([{*_~¡¿"
 CLOSING = "\"'`´“”„‟‘’‚‹›«»)]}*_~.,;:!?…。、！？"
 
@@ -55,7 +55,9 @@ def normalised_text(text: str) -> str:
 
 
 def answer_form(name: str) -> AnswerForm:
-    r"""Return the form with a name: a function from a text to its value, or None if invalid.
+    r"""Return the answer form ``name``, a function from an answer's text to the value to compare.
+
+    The function returns None if the text does not have the form.
 
     Examples
     --------
@@ -107,7 +109,7 @@ def _field(text: str, path: list[str]) -> Any:
             parent: Any = value
             value = parent[int(name) if isinstance(parent, list) else name]
     except (LookupError, TypeError, ValueError):
-        return _json(text)  # without the field, the complete answer
+        return _json(text)  # the field is missing: compare the complete answer
     if isinstance(value, dict | list):
         return canonical_json(cast(object, value)).decode()
     if value is None:
@@ -119,7 +121,7 @@ def _number(text: str) -> Any:
     numbers = _NUMBER.findall(_without_fence(text))
     if not numbers:
         return None
-    value = float(numbers[-1].replace(",", ""))  # answers end with their result
+    value = float(numbers[-1].replace(",", ""))  # the result is usually last
     return value if abs(value) < 1e300 else numbers[-1]
 
 

@@ -1,7 +1,7 @@
 """The loop of one round, shared by the runner, the client and the proxy.
 
-The loop is a generator of steps: `Ask` for a stage to call, and the steps of its source of
-decisions. `drive` and `drive_async` execute them, so the loop is the same with and without async.
+The loop is a generator that yields steps: an `Ask` for each stage call, and the steps returned by
+its `Decisions`. `drive` and `drive_async` execute them, so sync and async code share one loop.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Sequence
@@ -40,9 +40,9 @@ class Decisions(Protocol):
 
 
 class RoundLoop:
-    """One round: calls the stages that a source of decisions chooses, until it stops.
+    """One round: calls the stages chosen by ``decisions`` until they stop or a stage fails.
 
-    ``instead`` is the call to recommend in the error for an async stage; None if steps are awaited.
+    ``instead`` is the call that the error for an async stage recommends; None if steps are awaited.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ async def drive_async(steps: Generator[Any, Any, T], do: Callable[[Any], Awaitab
 
 
 def check_blocking(stages: Sequence[Stage], instead: str) -> None:
-    """Raise if a stage is async; ``instead`` is the call to recommend."""
+    """Raise if a stage is async; ``instead`` is the call that the error recommends."""
     for stage in stages:
         if stage.is_async:
             _raise_async(stage, instead)
@@ -149,9 +149,9 @@ def stages_for(
     canonical: Callable[[Any], Hashable] | None = None,
     timeout: float | None = None,
 ) -> tuple[Stage, ...]:
-    """Return a `Stage` for every arm, with the defaults filled in; raises if they do not match.
+    """Return a `Stage` for every arm, with defaults filled in; raises if they do not match.
 
-    ``reveal`` says whether stages may reveal numbers; ``canonical`` and ``timeout`` are defaults.
+    ``reveal`` is whether stages may reveal numbers; ``canonical`` and ``timeout`` are the defaults.
     """
     if len(stages) != len(names):
         raise InvalidParameterError(
@@ -163,13 +163,13 @@ def stages_for(
         stage = stage_or_run if isinstance(stage_or_run, Stage) else Stage(stage_or_run)
         if stage.name not in (None, name) and name != f"arm {i}":  # the cascade's default
             raise InvalidParameterError(
-                f"stage {i} is named {stage.name!r}, but arm {i} is {name!r}; are the stages in "
-                "the order of the arms?"
+                f"stage {i} is named {stage.name!r}, but arm {i} is named {name!r}; pass the "
+                "stages in the order of the arms"
             )
         if stage.reveals is not None and not reveal and i < len(names) - 1:
             raise InvalidParameterError(
                 f"stage {name!r} reveals numbers, but the policy expects the complete context at "
-                "the start; create the policy with reveals=, the count of numbers each arm adds"
+                "the start; create the policy with reveals=[…], how many numbers each arm reveals"
             )
         complete.append(
             replace(

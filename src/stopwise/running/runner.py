@@ -60,7 +60,7 @@ class Runner:
     is written to the log, and the policy learns from the arms that answered.
 
     A stage fails if it raises, times out, or returns an answer that cannot be used. The round then
-    ends with a `Failure`, and the policy learns as from a round that stopped before that arm. Other
+    ends with a `Failure`, and the policy learns as if the round had stopped before that arm. Other
     exceptions (an invalid context, a keyboard interrupt, a cancelled task) propagate to the caller,
     and nothing is learned.
 
@@ -73,16 +73,16 @@ class Runner:
     stages : sequence
         One per arm, in cascade order: a `Stage`, or its ``run`` argument.
     context : callable, optional
-        case → the numbers available before the first arm. By default the case is these numbers.
+        case → the numbers available before the first arm. Default: the case itself.
     canonical : callable, optional
-        Default ``canonical`` of stages; also applied to the answers passed to `label`.
+        Default ``canonical`` of stages; also applied to answers passed to `label`.
     timeout : float, optional
         Default ``timeout`` of stages, in seconds.
     log : LogWriter, optional
-        Receives every round; any object with ``write(round)``.
+        Receives every round. Any object with a ``write(round)`` method works.
     on_error : {"end", "raise"}
-        Whether a failing stage ends the round with a `Failure`, or its exception propagates to the
-        caller (useful while you write stages; nothing is learned or logged).
+        "end": a failing stage ends the round with a `Failure`. "raise": the stage's exception
+        propagates to the caller, and nothing is learned or logged (useful while you write stages).
     on_label_request : callable, optional
         Called with each round that ``wants_label``, after the policy has learned from it. Pass the
         right answer to `label`, immediately or later. Exceptions are logged (logger
@@ -175,8 +175,8 @@ class Runner:
         """Run cases one after another, and yield each round when it ends.
 
         Nothing runs until you iterate over the result. The rows of a data frame (pandas or polars)
-        are passed as tuples; ``id_of`` maps a case to the id of its round. `InvalidContextError`
-        has the number of the invalid case; earlier rounds are complete.
+        are passed as tuples; ``id_of`` maps a case to the id of its round. If a context is invalid,
+        `InvalidContextError` names the number of the case; earlier rounds are complete.
         """
         for number, case in enumerate(_rows(cases), 1):
             with _named_case(number):
@@ -192,9 +192,9 @@ class Runner:
     ) -> AsyncIterator[Round]:
         """Run cases concurrently, and yield each round when it ends.
 
-        Up to ``concurrency`` rounds run at a time. They are learned, logged and yielded in the
-        order in which they end; ``id_of`` (case → id) identifies the case of a round. If the caller
-        stops iterating, unfinished rounds are cancelled and not learned.
+        Up to ``concurrency`` rounds run at a time. They are logged, learned from and yielded in the
+        order in which they end; ``id_of`` maps a case to the id of its round. If the caller stops
+        iterating, unfinished rounds are cancelled and not learned from.
         """
         concurrency = integer("concurrency", concurrency, least=1)
 
@@ -227,9 +227,9 @@ class Runner:
         """Pass a label of a finished round to the policy.
 
         ``answer`` is the right answer in the form of a stage's answer; the runner's ``canonical``
-        is applied to it. It is rejected if only the stages have a ``canonical``, because the runner
-        cannot choose one. Alternatively, ``right`` tells for each arm that answered whether it was
-        right (`Policy.label`).
+        is applied to it. If only stages have a ``canonical``, the answer is rejected, because the
+        runner cannot choose one of them. Alternatively, ``right`` has one bool per arm that
+        answered: whether it was right (see `Policy.label`).
         """
         canonical = None if answer is None else self._canonical_label(answer)
         with self.lock:
@@ -240,9 +240,9 @@ class Runner:
         if self.canonical is None and stages:
             raise InvalidParameterError(
                 "a label needs the same `canonical` as answers, but it is set only for stages "
-                f"({', '.join(stages)}); pass canonical= to Runner, or call policy.label(round, "
-                "answer) with an answer in the form of the round's outputs, or pass "
-                "right=[True, False, …]"
+                f"({', '.join(stages)}); pass canonical= to Runner, call policy.label(round, "
+                "answer) with an answer in the form of round.outputs, or pass right=[True, False, "
+                "…] (one value per arm that answered)"
             )
         return self.canonical(answer) if self.canonical is not None else answer
 
@@ -269,7 +269,7 @@ class Runner:
             numbers = None
         if self.ignores_context and self.context is None and (numbers is None or numbers.ndim != 1):
             return ()
-        return x if numbers is None else numbers  # the policy reports what is invalid in x
+        return x if numbers is None else numbers  # if x is invalid, the policy raises
 
     def __repr__(self) -> str:
         stages = " → ".join(str(stage.name) for stage in self.stages)
@@ -277,7 +277,7 @@ class Runner:
 
 
 class _LocalRound:
-    """A round decided by the runner's policy: the source of decisions of its `RoundLoop`."""
+    """A round decided by the runner's policy; the `Decisions` of its `RoundLoop`."""
 
     def __init__(self, runner: Runner, case: Any, id: str | None) -> None:  # noqa: A002 (the word for it)
         self._runner = runner
@@ -320,15 +320,15 @@ class _LocalRound:
             failure=loop.failure,
         )
         with runner.lock:
-            # The log comes before the policy: it holds all that the policy has learned, in the same
-            # order. If writing fails, neither has the round. If the program dies in between, a
-            # replay of the log restores the policy.
+            # Log first, so that the log contains every round that the policy learned from, in the
+            # same order. If writing fails, neither has the round. If the program dies in between,
+            # a replay of the log restores the policy.
             if runner.log is not None:
                 try:
                     runner.log.write(done)
                 except Exception as error:
                     error.add_note(
-                        f"Round {done.id} was neither logged nor learned; its answer was "
+                        f"Round {done.id} was neither logged nor learned from; its answer was "
                         f"{short_repr(done.answer)}."
                     )
                     raise

@@ -20,7 +20,7 @@ MAX_TIMEOUT = 1e6  # seconds; threads cannot wait much longer (heuristic)
 
 
 class Estimator(Protocol):
-    """A fitted estimator in the manner of scikit-learn."""
+    """A fitted estimator with the interface of scikit-learn."""
 
     @property  # usually a method, but some estimators create it on access
     def predict(self) -> Any:
@@ -43,11 +43,11 @@ class Stage:
         answer → numbers added to the context for later arms (a lab value, a confidence); always
         the same count. Not called for the last arm.
     cost : callable or float, optional
-        answer → the actual cost of the call, or a constant. It is recorded only; decisions use the
+        answer → the actual cost of the call; or a constant. It is only recorded: decisions use the
         costs of the cascade.
     timeout : float, optional
-        Seconds after which the stage counts as failed. An async stage is then cancelled. Any other
-        continues in its thread, because Python cannot stop it; prefer a timeout inside the stage.
+        Seconds after which the stage counts as failed. An async stage is then cancelled. A sync
+        stage continues in its thread, because Python cannot stop it; prefer a timeout inside it.
     canonical : callable, optional
         answer → hashable value to compare with the other arms. Default: the answer itself.
 
@@ -104,8 +104,8 @@ class Stage:
     ) -> tuple[Hashable, tuple[float, ...], float | None]:
         """Return the output to compare, the revealed numbers and the cost of an answer.
 
-        The last stage reveals nothing. Raises `InvalidOutputsError` if a value is invalid or the
-        function for it raised.
+        The last stage reveals nothing. Raises `InvalidOutputsError` if a value is invalid or a
+        function of the stage raises.
         """
         if isgenerator(answer) or isasyncgen(answer):
             raise InvalidOutputsError(
@@ -156,9 +156,9 @@ def seconds(
 
 def _incomparable(value: object, error: Exception) -> InvalidOutputsError:
     return InvalidOutputsError(
-        f"answers like {short_repr(value)} cannot be compared "
-        f"({str(error) or type(error).__name__}); set `canonical` of the stage to return a "
-        "number, a string or a tuple"
+        f"answers such as {short_repr(value)} cannot be compared "
+        f"({str(error) or type(error).__name__}); give the stage a `canonical` function that "
+        "returns a number, a string or a tuple"
     )
 
 
@@ -175,7 +175,7 @@ def prediction(estimator: Estimator) -> Call:
     """Return the function from a case to the prediction of an estimator."""
     if is_async(estimator.predict):
         raise InvalidParameterError(
-            "`predict` is async; pass an async function of a case that awaits it"
+            "`predict` is async; pass an async function of a case, which awaits `predict`"
         )
     return lambda case: _single_prediction(estimator.predict([case]))
 
@@ -218,7 +218,7 @@ def ask(run: Call, case: Any, timeout: float | None) -> Any:
 async def ask_async(run: Call, case: Any, timeout: float | None) -> Any:
     """Call a stage from an event loop without blocking it.
 
-    An async stage is awaited, and cancelled on timeout. Any other runs in a separate thread (see
+    An async stage is awaited, and cancelled on timeout. A sync stage runs in a separate thread (see
     `ask`).
     """
     limit = asyncio.timeout(timeout)

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of a runner; they contain no data of the case."""
+"""OpenTelemetry spans of a runner, which contain no case data."""
 
 from contextlib import ExitStack
 from typing import Any

@@ -60,7 +60,7 @@ CELLS = {
     "no outputs": (
         {"output.a": None, "output.b": None, "revealed.a.y": None, "stop": None},
         "output.a",
-        "fill in the outputs, or name the first arm in 'failed'",
+        "fill them in, or if the first arm failed, name it in 'failed'",
     ),
     "NaN output": ({"output.b": NAN}, "output.b", "is nan"),
     "infinite label": ({"label": INF}, "label", "is inf"),
@@ -74,14 +74,14 @@ CELLS = {
     "failed arm answered": (
         {"failed": "b"},
         "failed",
-        "is 'b', but the arm after the last output is 'c'",
+        "is 'b', but the failed arm must be the one after the last output .'c'.",
     ),
     "failed arm not reached": (
         {"output.b": None, "stop": "a", "failed": "c"},
         "failed",
-        "is 'c', but the arm after the last output is 'b'",
+        "is 'c', but the failed arm must be the one after the last output .'b'.",
     ),
-    "no arm left to fail": ({"output.c": 1, "failed": "c"}, "failed", "is none"),
+    "no arm left to fail": ({"output.c": 1, "failed": "c"}, "failed", "output .none."),
     "negative cost": ({"cost.a": -1.0}, "cost.a", "is -1.0"),
 }
 
@@ -116,7 +116,7 @@ def test_text_in_a_numeric_context_column_is_rejected(text_path: Path) -> None:
     error = error_of(save(text_path, with_cells({"context.x": "half"})))
     assert "row 6" in error
     assert "column 'context.x': is the text 'half' in a column of numbers; " in error
-    assert "leave the cell empty if unknown" in error
+    assert "leave unknown cells empty" in error
 
 
 @pytest.mark.parametrize("column", ["stop", "failed"])
@@ -253,8 +253,11 @@ HEAD = "context.x,output.a,output.b"
         ('{HEAD}\n0,1,1\n0,1,"1\n0,1,1\n', "row 2 (line 4): unexpected end of data"),
         ("{HEAD}\n0,1,1\n0,1\r,1\n", "row 2 (line 3): "),
         ('context.x,"output.a,output.b\n0,1,1\n', "row 1 (line 2): unexpected end"),
-        ("{HEAD},kind\n0,1,1,number\n0,1,1,\n", "'output.a': is in a row of kind ''"),
-        ("{HEAD},kind\n0,1,1,number\n0,1,1,txt\n", "'output.a': is in a row of kind 'txt'"),
+        ("{HEAD},kind\n0,1,1,number\n0,1,1,\n", "'output.a': is in a row of the invalid kind ''"),
+        (
+            "{HEAD},kind\n0,1,1,number\n0,1,1,txt\n",
+            "'output.a': is in a row of the invalid kind 'txt'",
+        ),
         ("{HEAD}\n1_000,1,1\n2,1,1\n", "row 1 (line 2), column 'context.x': is the text '1_000'"),
     ],
 )
@@ -273,13 +276,29 @@ LARGE = SMALL[:-1] + ', "revealed": {"a": {"y": 1}}, "costs": {"a": 1}}'
     [
         (SMALL, '{"context": {"x": 1}, "outputs": {"a"', "is not JSON"),
         (SMALL, "[1]", "is a list: '[1]'; each line must be a JSON object"),
-        (SMALL, SMALL.replace(', "b": 1', ""), "'outputs' must be an object with 'a', 'b', as in"),
-        (SMALL, SMALL.replace('"b": 1', '"b": 1, "c": 1'), "'outputs' must be an object with 'a',"),
+        (
+            SMALL,
+            SMALL.replace(', "b": 1', ""),
+            "'outputs' must be an object with the keys 'a', 'b', as",
+        ),
+        (
+            SMALL,
+            SMALL.replace('"b": 1', '"b": 1, "c": 1'),
+            "'outputs' must be an object with the keys 'a',",
+        ),
         (SMALL, SMALL.replace('{"x": 1}', "1"), "'context' must be an object"),
-        (SMALL, SMALL[:-1] + ', "label": 1}', "has 'label', which is missing in the first row"),
-        (SMALL, LARGE, "has 'costs', 'revealed', which is missing"),
-        (LARGE, LARGE.replace('"y": 1', '"y": 1, "z": 1'), "has 'revealed.a.z', which is missing"),
-        (LARGE, LARGE.replace('"costs": {"a"', '"costs": {"b"'), "has 'costs.b', which is missing"),
+        (SMALL, SMALL[:-1] + ', "label": 1}', "has 'label', but the first row does not"),
+        (SMALL, LARGE, "has 'costs', 'revealed', but the first row does not"),
+        (
+            LARGE,
+            LARGE.replace('"y": 1', '"y": 1, "z": 1'),
+            "has 'revealed.a.z', but the first row does not",
+        ),
+        (
+            LARGE,
+            LARGE.replace('"costs": {"a"', '"costs": {"b"'),
+            "has 'costs.b', but the first row does not",
+        ),
     ],
 )
 def test_invalid_json_lines_are_rejected(

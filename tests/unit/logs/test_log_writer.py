@@ -198,7 +198,7 @@ def test_a_blank_label_is_missing_and_a_blank_output_is_an_answer(path: Path) ->
         (["a", "b"], ["x", ""], {}, "context has the invalid column name ''"),
         (["a", "b"], ["x", "x"], {}, "duplicate"),
         (["a", "b"], "xy", {}, "context must be a list of names, got 'xy'"),
-        (["a", "b"], ["x"], {"b": ["y"]}, "'b', the last arm"),
+        (["a", "b"], ["x"], {"b": ["y"]}, "must not include the last arm, 'b'"),
         (["a", "b"], ["x"], {"c": ["y"]}, "unknown arm 'c'"),
         (["a", "a.b", "c"], ["x"], {"a": ["b.y"]}, "dots"),
     ],

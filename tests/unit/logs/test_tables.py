@@ -172,7 +172,7 @@ def test_an_encoding_is_saved_with_a_policy(tmp_path: Path) -> None:
     unknown = encoding.vector({"age": 3, "city": "Lima", "new": False, "day": "2026-02-01T12:00Z"})
     assert unknown[4:] == [1.0, 27.5, 0.0]
     other = sw.Log(pa.table(raw_columns(seed=8)))
-    with pytest.raises(InvalidParameterError, match="saved with a different encoding"):
+    with pytest.raises(InvalidParameterError, match="saved with an encoding that differs"):
         sw.replay(other, cascade, [policy])
     encoded = sw.Log(pa.table(raw_columns(seed=8)), encoding=encoding)
     assert encoded.context == log.context
@@ -259,7 +259,7 @@ def test_hive_folders_are_columns(tmp_path: Path) -> None:
         ("context.day", "soon", "is the text 'soon' in a column of dates"),
         ("context.day", "31/01/2026", "is the text '31/01/2026'"),
         ("context.city", "7", "is the text '7' in a column of categories"),
-        ("output.quick", "", "is empty, but 'output.slow', a later arm, is not"),
+        ("output.quick", "", "is empty, but 'output.slow' of a later arm is not"),
     ],
 )
 def test_invalid_cells_of_raw_columns_are_named(
@@ -281,7 +281,7 @@ def test_plain_numbers_are_read_once_and_a_late_empty_cell_is_rejected(tmp_path:
     frame.to_csv(tmp_path / "log.csv", index=False)
     log = sw.Log(tmp_path / "log.csv")
     assert log.context == ("x",)
-    with pytest.raises(InvalidLogError, match=f"row {late + 1} .*is empty, .*drop such rows"):
+    with pytest.raises(InvalidLogError, match=f"row {late + 1} .*is empty, .*drop the row"):
         list(log.chunks())
     frame.loc[late, "context.x"] = "half"  # not noticed before its row is read
     frame.to_csv(tmp_path / "log.csv", index=False)
@@ -303,7 +303,7 @@ def test_categories_may_be_numbers_but_not_have_too_many_values() -> None:
     assert gap.context == ("code=75002", "code=75003", "code=(other)")
     assert next(gap.chunks()).rounds.contexts[:3].tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
     with pytest.raises(
-        InvalidParameterError, match="has no context 'code', which the encoding needs"
+        InvalidParameterError, match="has no context column 'code', which the encoding requires"
     ):
         sw.Log(pa.table(raw_columns()), encoding=sw.Encoding((code,)))
     free = {name: values * 20 for name, values in columns.items()}

@@ -58,13 +58,15 @@ def test_misspelled_answers_give_a_warning_if_they_are_material(
     """2 % of the cost of every arm is 0.0044; 40 of 2,000 rows exceed it, 8 do not."""
     warnings = counted(columns(misspelled) | {"label": ["ill", label] * (N // 2)}).warnings(CASCADE)
     assert len(warnings) == warned
-    expected = "only 'slow' gives, in 2.0\xa0% of its rows: 'wel' (40 rows; did you mean 'well'?)"
+    expected = (
+        "only 'slow' gives this answer, in 2.0\xa0% of its rows: 'wel' (40 rows; did you mean"
+    )
     assert all(expected in warning for warning in warnings)
 
 
 def test_the_diagnosis_lists_misspelled_answers_and_warns() -> None:
     diagnosis = diagnose(sw.Log(pa.table(columns()), Columns(context=())), CASCADE)
-    assert diagnosis.notes[0].startswith("Warning: an answer that only 'slow' gives, in 2.0\xa0%")
+    assert diagnosis.notes[0].startswith("Warning: only 'slow' gives this answer, in 2.0\xa0%")
     assert [count.answer for count in diagnosis.answers.listed if count.only == "slow"] == ["wel"]
 
 

@@ -344,7 +344,9 @@ def test_every_round_is_logged_before_it_is_learned() -> None:
     with pytest.raises(OSError, match="no space") as caught:
         runner.run(CASES[40], id="17")
     (note,) = caught.value.__notes__
-    assert re.match("Round 17 was neither logged nor learned; its answer was (Tru|Fals)e", note)
+    assert re.match(
+        "Round 17 was neither logged nor learned from; its answer was (Tru|Fals)e", note
+    )
     assert policy.rounds == 40
 
 

@@ -99,7 +99,7 @@ def test_a_structured_answer_gives_output_revealed_numbers_and_cost() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "cannot be compared .unhashable type: 'list'.; set `canonical` of the stage"),
+        ({}, "cannot be compared .unhashable type: 'list'.; give the stage a `canonical`"),
         ({"canonical": lambda a: a["x"]}, "canonical: TypeError"),
         (
             {"canonical": tuple, "reveals": lambda a: [1.0, float("nan")]},

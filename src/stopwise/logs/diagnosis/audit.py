@@ -1,6 +1,6 @@
 """Evaluation of the rule on labelled rows, and the number of labels still needed.
 
-Labelled rows are a random choice of all rows, or of those in which arms disagree.
+Labelled rows are a random sample of all rows, or of those in which arms disagree.
 """
 
 import math
@@ -20,7 +20,7 @@ MIN_WIDTH = 0.02
 
 
 def read_audit(cascade: Cascade, predicted: Floats, wrong: Bytes, added: int = 0) -> Audit:
-    """Compare the rule with fixed depths, by p̂ (n, pairs) and the errors (n, K) of labelled rows.
+    """Compare the rule with fixed depths, given p̂ (n, pairs) and errors (n, K) of labelled rows.
 
     ``added`` is the number of unlabelled rows that `complete_agreement` added.
     """
@@ -58,13 +58,13 @@ def gain_on_disagreement(labelled: Sample, pair: int, i: int, j: int) -> Interva
 
 
 def plan_labels(cascade: Cascade, rows: Sample, labelled: Sample, stops: Ints) -> LabelPlan:
-    """Return how many more labels settle the open question, and the rows to label.
+    """Return how many more labels are needed to compare two arms, and the rows to label.
 
-    Arm j is worth C_j − C_i more than arm i if p_ij·gain ≥ C_j − C_i, so the required gain is
-    (C_j − C_i)/p_ij. The question concerns the deepest arm that can be worth its cost on all rows
-    (`worthwhile`), compared with the best cheaper arm by the labels, or without labels with the
-    deepest candidate before it. If only the first arm can be worth its cost, the question is
-    whether the rule, which stops the rows at ``stops``, is better than always that arm.
+    Arm j is worth its extra cost over arm i if p_ij·gain ≥ C_j − C_i, so the required gain is
+    (C_j − C_i)/p_ij. Arm j is the deepest arm that can be worth its cost on all rows
+    (`worthwhile`). Arm i is the best cheaper arm according to the labels; without labels, it is the
+    deepest `worthwhile` arm before j. If only the first arm can be worth its cost, that arm is
+    compared with the rule, which stops the rows at ``stops``.
 
     A gain is between −1 and 1, so n rows in which the two answers differ estimate it to within
     1.96/√n or better. Until the gain is estimated, n is such that this distinguishes the required

@@ -74,9 +74,10 @@ def diagnose(
     seed : int
         Seed of the sample of rows. The same log and seed give the same diagnosis.
     by : str, optional
-        Column; the rows with each of its values are also diagnosed separately.
+        Column to group by; the rows with each of its values are also diagnosed separately.
     executor, jobs, address
-        Where ``by`` runs (see `make_executor`). Every worker reads the log itself.
+        Where the groups of ``by`` are diagnosed (see `make_executor`). Every worker reads the log
+        itself.
     progress : callable, optional
         Called as ``progress(stage, done, of)``.
 
@@ -200,7 +201,7 @@ def _tenant(
 
 
 def _check(log: Log, surveyed: LogSurvey, mismatch: str | None) -> None:
-    """Raise if a log has too few complete rows, or labels unlike its outputs."""
+    """Raise if a log has too few complete rows, or if no label equals any output."""
     if surveyed.sample.n < LEAST_ROWS:
         raise InvalidLogError(
             f"{log.path.name}: only {surveyed.sample.n} rows have the outputs of all "
@@ -208,10 +209,7 @@ def _check(log: Log, surveyed: LogSurvey, mismatch: str | None) -> None:
             "that run every arm, or leave out arms that rarely answered"
         )
     if mismatch is not None:
-        raise InvalidLogError(
-            f"{log.path.name}: {mismatch}; write labels in the same form as the outputs, or name "
-            "another column as the label"
-        )
+        raise InvalidLogError(f"{log.path.name}: {mismatch}, or name another column as the label")
 
 
 def _pairs(
@@ -228,7 +226,7 @@ def _pairs(
 
 
 def _halves(labelled: Sample, rows: Sample, model: Disagreement) -> Ints:
-    """Return the half of the sample that has each labelled row; an arbitrary one if none has."""
+    """Return which half of the sample contains each labelled row; if neither, an arbitrary half."""
     order = np.argsort(rows.number)
     position = np.searchsorted(rows.number[order], labelled.number)
     position = order[np.minimum(position, len(order) - 1)]
@@ -248,11 +246,11 @@ def _notes(
     if surveyed.full_depth < surveyed.rows:
         incomplete = surveyed.rows - surveyed.full_depth
         notes.append(
-            f"{incomplete:,} of {surveyed.rows:,} rows stop before {cascade.names[-1]}. In the "
-            "sample, each arm at which the policy decided to stop has its share of the log. This "
-            "corrects for the choice of rows if they went deeper at random, as in forced "
-            "full-depth rounds; it does not cover kinds of rows that never went deeper. The rates "
-            "by pair are those of the rows that both arms answered."
+            f"{incomplete:,} of {surveyed.rows:,} rows stop before {cascade.names[-1]}. The sample "
+            "is balanced: the share of rows in which the policy decided to stop at an arm is the "
+            "same as in the log. This is unbiased if rows went deeper at random, as in forced "
+            "full-depth rounds; it cannot represent kinds of rows that never went deeper. "
+            "Disagreement rates of a pair use all rows that both arms answered."
         )
     if log.sees is not None:
         notes.append(
@@ -260,12 +258,16 @@ def _notes(
             "stages reveal are not used."
         )
     if labelled:
-        source = "rows; labels of hard cases only would be misleading."
+        assumed = "They are assumed to be a random sample of"
+        assumption = f"{assumed} all rows; labels of only the hard cases would be misleading."
         if audit is not None and audit.differing:
-            source = f"the rows in which arms disagree, as most of them are. {SHARED}"
+            assumption = (
+                "Arms disagree in most of them. "
+                f"{assumed} the rows in which arms disagree. {SHARED}"
+            )
         notes.append(
             f"Labels: {labelled:,} rows, {surveyed.labelled_deep:,} of them with every output. "
-            f"They are assumed to be a random choice of {source}"
+            f"{assumption}"
         )
         if surveyed.audited.n < checks.ENOUGH:
             notes.append(

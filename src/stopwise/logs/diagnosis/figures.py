@@ -28,12 +28,12 @@ def draw_frontier(diagnosis: Diagnosis) -> Figure:
     """Draw cost against disagreement, and against error if there are labels."""
     rates = [("disagreement", f"differs from {_label(diagnosis.arms[-1].name)}")]
     if diagnosis.audit is not None:
-        rates.append(("error", "wrong, by the labels"))
+        rates.append(("error", "wrong (labelled rows)"))
     figure = panels(len(rates), 1, WIDTH, 2.6)
     for axes, (rate, ylabel) in zip(figure.axes, rates, strict=True):
         _draw_curve(axes, diagnosis, rate)
         axes.set_ylabel(ylabel)
-    unit = "in wrong answers" if diagnosis.error_cost == 1 else "at your prices"
+    unit = "in units of one wrong answer" if diagnosis.error_cost == 1 else "at your prices"
     figure.axes[-1].set_xlabel(f"cost of a round, {unit}")
     legend_below(figure)
     return figure

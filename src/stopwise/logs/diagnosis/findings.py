@@ -24,7 +24,7 @@ class ArmSummary(msgspec.Struct, frozen=True):
 
     ``stops`` is the share of rows at which the rule stops here. The others describe always stopping
     here: ``disagreement`` is the share of outputs that differ from the last arm's, ``error`` the
-    share that is wrong by the labels, and ``loss`` is ``total`` plus ``error``.
+    share of wrong outputs in labelled rows, and ``loss`` is ``total`` plus ``error``.
     """
 
     name: str
@@ -56,8 +56,9 @@ class Reliability(msgspec.Struct, frozen=True):
 class PairSummary(msgspec.Struct, frozen=True):
     """Two arms i < j: the rate of disagreement, and the gap C_j − C_i it is compared with.
 
-    By the labels, ``gain`` is E[1{j right} − 1{i right} | they disagree]; None with fewer than 30
-    labelled rows in which they disagree. Arm j is worth its cost on average if gain·rate ≥ gap.
+    ``gain`` is E[1{j right} − 1{i right} | they disagree], estimated from the labels; None with
+    fewer than 30 labelled rows in which they disagree. Arm j is worth its cost on average if
+    gain·rate ≥ gap.
     """
 
     first: int
@@ -70,7 +71,7 @@ class PairSummary(msgspec.Struct, frozen=True):
 
 
 class FrontierPoint(msgspec.Struct, frozen=True):
-    """The rule with all costs multiplied by a weight; its cost in the original units."""
+    """The rule with all costs multiplied by ``weight``; ``cost`` is in the original units."""
 
     weight: float
     cost: float
@@ -111,15 +112,17 @@ class Audit(msgspec.Struct, frozen=True):
 
 
 class LabelPlan(msgspec.Struct, frozen=True):
-    """How many labels show whether arm ``second`` is worth the ``gap`` C_second − C_first.
+    """How many labels are needed to decide whether arm ``second`` is worth its extra cost.
 
-    ``second`` is None if no deeper arm can be worth its cost on all rows. Then the question is
-    whether stopping by the rule is worth the ``gap`` between its mean cost and C_first. ``gain`` is
-    the estimate by the labels so far (as in `PairSummary`); the answer is yes if it is at least
-    ``needed``: the gap, in units of one error, divided by the ``rate`` at which the two answers
-    differ. Above 1 the answer is no. ``labels`` more labels, on random rows in which any arms
-    disagree, estimate the gain to within ``width`` (95 %); 0 if the question is settled. ``rows``
-    are such rows of the log, numbered from 0.
+    The extra cost over arm ``first`` is ``gap``, C_second − C_first.
+
+    ``second`` is None if no deeper arm can be worth its cost on all rows; labels then decide
+    whether the rule is better than always ``first``, and ``gap`` is the rule's mean cost minus
+    C_first. ``gain`` is the estimate from the labels so far (as in `PairSummary`). The extra cost
+    is worth paying if the gain is at least ``needed``: the gap, in units of one error, divided by
+    the ``rate`` at which the two answers differ. This is impossible if ``needed`` exceeds 1.
+    ``labels`` more labels, on random rows in which any arms disagree, estimate the gain to within
+    ``width`` (95 %); 0 if no more are needed. ``rows`` are such rows of the log, numbered from 0.
     """
 
     first: int
@@ -134,7 +137,7 @@ class LabelPlan(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The answer as a keyword and as a headline, its reason, and further points."""
+    """The verdict as a keyword and as a headline, its reason, and further points."""
 
     answer: Answer
     headline: str
@@ -178,9 +181,10 @@ class Diagnosis(msgspec.Struct, frozen=True):
     saving, frontier
         Results of the rule, cross-fitted.
     audit, plan
-        Results by the labels, None with fewer than 30; how many more are needed.
+        Evaluation on the labelled rows, None with fewer than 30; how many more labels are needed.
     verdict, recommendation
-        The answer; the recommended option, by the rules of `stopwise.logs.recommendation`.
+        Whether the cascade can be learned; the option recommended by the rules of
+        `stopwise.logs.recommendation`.
     answers : AnswerTable
         The distinct answers of each arm, counted.
     notes : tuple of str
@@ -192,7 +196,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     over_time : OverTime
         Changes of disagreement.
     by, tenants
-        The column of the tenants, and their diagnoses, largest saving first.
+        The column that identifies tenants, and their diagnoses, largest saving first.
     """
 
     log: str

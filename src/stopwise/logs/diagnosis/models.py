@@ -1,7 +1,7 @@
 """Models of disagreement: one logistic regression per pair, evaluated on held-out rows.
 
-The estimator is the one that policies use: a `USSPD` that goes to the last arm in every round
-learns the θ̂_ij that it would decide with. Each half of the rows is predicted by the other's model.
+The estimator is that of the policies: a `USSPD` that goes to the last arm in every round learns the
+θ̂_ij that it would decide with. Each half of the rows is predicted by the model fitted to the other.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ MAX_REDRAWN, FULL_PAIRS = 120_000, 6
 
 
 class ModelDraws(NamedTuple):
-    """Predictions p̂_ij (m, pairs) of models from other samples, for some of the rows."""
+    """Predictions p̂_ij (m, pairs) of models drawn around the estimates, for some of the rows."""
 
     rows: Ints
     predictions: Iterator[Floats]

@@ -1,8 +1,8 @@
 """Changes of disagreement over time, and the half-life that predicts best.
 
-Changes are detected like the drift alarms of a policy. The half-life is that under which models, in
-which a round counts 2^(−age/half-life), give later disagreement the highest likelihood. No labels
-are needed.
+Changes are detected in the same way as the drift alarms of a policy. For each half-life, models
+weight a round by 2^(−age/half-life); the best half-life gives later disagreement the highest
+likelihood. No labels are needed.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ MIN_STEP = 100  # rounds predicted before the models learn from them
 MAX_STEPS = 1_000  # of a log
 MAX_ROWS, MAX_COLUMNS, MAX_PAIRS = 100_000, 12, 10  # so that models take seconds
 TWO_NEWTON_STEPS = 20  # steps with two Newton steps each; later, one is enough
-MIN_STANDARD_ERRORS = 2.0  # by which a half-life must be better than none
+MIN_STANDARD_ERRORS = 2.0  # by which a half-life must be better than no forgetting
 
 
 def over_time(rows: Sample, pairs: Sequence[tuple[int, int]], predicted: Floats) -> OverTime:

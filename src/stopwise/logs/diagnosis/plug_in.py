@@ -1,4 +1,4 @@
-"""Stops of the rule with the fitted disagreements, and their consequences.
+"""Stops of the rule for the fitted probabilities of disagreement, and their outcomes.
 
     stop at the first arm i with C_j − C_i > p̂_ij(x) for all j > i, else at the last
 
@@ -63,10 +63,10 @@ def saving(
 ) -> Saving:
     """Return the saving of the rule compared with always running the last arm.
 
-    ``draws`` are predictions of models from other samples: they widen both intervals. The
+    ``draws`` are predictions of models drawn around the estimates; they widen both intervals. The
     interval of the saving is symmetric, because a model drawn around an estimate is noisier than
-    the estimate and mostly saves less. It extends to the saving of ``flattest``, the least varied
-    predictions (n, pairs) that the data allow.
+    the estimate and mostly saves less. The interval includes the saving with ``flattest``, the
+    predictions (n, pairs) of `Disagreement.flattest_predictions`.
     """
     last = float(cascade.cumulative[-1])
     mean = normal_mean(last - cascade.cumulative[stops])

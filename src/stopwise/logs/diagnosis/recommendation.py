@@ -24,7 +24,7 @@ def recommend_option(
     plan: LabelPlan,
     arms: Sequence[ArmSummary],
 ) -> Recommendation:
-    """Return the recommendation, by the labels if there are any, otherwise by disagreement.
+    """Return the recommendation, based on labels if there are any, otherwise on disagreement.
 
     ``stops`` (n,) is where the rule stops, ``differ`` (n, pairs) which pairs disagree.
     """

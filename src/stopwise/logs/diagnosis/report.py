@@ -81,9 +81,10 @@ def write_report(
 
 
 def write_label_rows(log: Log, rows: Sequence[int], path: Path) -> None:
-    """Write `LabelPlan.rows` of a log as CSV, numbered from 1, with empty label columns.
+    """Write the rows to label (`LabelPlan.rows`) as CSV, numbered from 1.
 
-    The label columns are those of the log: ``label``, or ``right.<arm>`` for each arm.
+    The label columns are empty: ``right.<arm>`` for each arm if the log has such columns, otherwise
+    ``label``.
     """
     labels = [RIGHT + arm for arm in log.arms] if log.layout.right else ["label"]
     texts = log.read_cells(["id", "time", *log.layout.outputs], rows)

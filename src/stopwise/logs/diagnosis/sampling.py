@@ -43,7 +43,7 @@ class Sample(NamedTuple):
         return len(self.number)
 
     def take(self, which: Any) -> "Sample":
-        """Return the rows of an index, in its order."""
+        """Return the rows that an index selects, in its order."""
         columns: Any = self  # of different types
         return Sample(*(column[which] for column in columns))
 
@@ -113,11 +113,11 @@ def survey(chunks: Iterable[Chunk], n_arms: int, *, sample: int, seed: int) -> L
 
 
 def complete_agreement(labelled: Sample, rows: Sample) -> Sample:
-    """Return the labelled rows, completed to the share of agreement of all rows.
+    """Return the labelled rows, with agreement as frequent as in all rows.
 
     If labels were requested only where arms disagree, rows of the sample in which all arms agree
     are added, with no error counted. All arms share any error in these rows, so differences between
-    arms are unbiased. If labels are a random choice of rows, they are returned unchanged.
+    arms are unbiased. If the labelled rows are a random sample, they are returned unchanged.
     """
     if not labelled.n:
         return rows.take(slice(0))

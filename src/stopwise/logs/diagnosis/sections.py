@@ -23,7 +23,7 @@ MAX_CHANGES = 12  # rows in the table of changes: the largest
 MAX_PAIRS = 6  # panels in the reliability figure: the worst
 SAVING_COLUMNS = (
     "option",
-    "cost a round",
+    "cost per round",
     "saved, %",
     "differs from the last arm, %",
     "stops here, %",
@@ -80,7 +80,7 @@ def main_numbers(diagnosis: Diagnosis) -> tuple[KeyNumber, KeyNumber]:
     per_round, comparison = _saved(diagnosis)
     saved = 1000 * per_round
     interval = f" (95 %: {number(saved.low)} to {number(saved.high)})"
-    unit = "in wrong answers" if diagnosis.error_cost == 1 else "at your prices"
+    unit = "in units of one wrong answer" if diagnosis.error_cost == 1 else "at your prices"
     return (
         KeyNumber(
             "Saving per 1,000 rounds",
@@ -90,18 +90,18 @@ def main_numbers(diagnosis: Diagnosis) -> tuple[KeyNumber, KeyNumber]:
         KeyNumber(
             "Answers that would change",
             share,
-            f"of rounds would end with a different answer from {last}{limits}; not all of these "
-            "are errors",
+            f"of rounds would end with a different answer than {last} gives{limits}; not all of "
+            "these are errors",
         ),
     )
 
 
 def _saved(diagnosis: Diagnosis) -> tuple[Interval, str]:
-    """Return the saving of the rule per round, and what it is compared with.
+    """Return the saving of the rule per round, and the comparison as text.
 
-    With labels, the saving is of cost and errors together, against the best fixed depth. Without,
-    it is of cost, against always the first arm if no deeper arm can be worth its cost on all rows,
-    otherwise against always the last.
+    With labels, the saving counts costs and errors, compared with the best fixed depth. Without, it
+    counts only costs, compared with always the first arm if no deeper arm can be worth its cost on
+    all rows, and otherwise with always the last.
     """
     saving, audit = diagnosis.saving, diagnosis.audit
     if audit is not None:
@@ -109,16 +109,19 @@ def _saved(diagnosis: Diagnosis) -> tuple[Interval, str]:
         spent = audit.rule_loss.value - diagnosis.error_cost * audit.rule_error.value
         cost_saving = number(1000 * (best.total - spent))
         return -audit.lost, (
-            f"in costs and wrong answers, against always {code(best.name)}, the best fixed depth "
-            f"by the labels; in costs alone {cost_saving}"
+            "counting costs and wrong answers, compared with always "
+            f"{code(best.name)}, the best fixed depth according to the labels; {cost_saving} "
+            "counting costs alone"
         )
     last = diagnosis.arms[-1]
     if diagnosis.plan.second is None:
         first = diagnosis.arms[diagnosis.plan.first]
         less = saving.per_round - (last.total - first.total)
-        return less, f"in costs, against always {code(first.name)}, the best fixed depth"
+        return less, (
+            f"counting costs, compared with always {code(first.name)}, the best fixed depth"
+        )
     share = percent(saving.share.value)
-    return saving.per_round, f"in costs, {share} of the cost of always {code(last.name)}"
+    return saving.per_round, f"{share} of the cost of always {code(last.name)}"
 
 
 def _saving(diagnosis: Diagnosis) -> ReportSection:
@@ -140,25 +143,25 @@ def _saving(diagnosis: Diagnosis) -> ReportSection:
             f"{number(last.total)} of always {code(last.name)}."
         )
     elif last.stops.value == 1:
-        summary = f"No saving: it always runs {code(last.name)}."
+        summary = f"No saving: {POLICY} always runs {code(last.name)}."
     else:
         summary = (
-            f"No significant saving: a round costs {number(spent)}, and {number(last.total)} with "
-            f"always {code(last.name)}."
+            f"No significant saving: a round costs {number(spent)} on average, compared with "
+            f"{number(last.total)} for always {code(last.name)}."
         )
-    example = "a cost of 0.1 a round is worth paying if it prevents one error in ten rounds"
+    example = "a cost of 0.1 per round is worth paying if it prevents one error in ten rounds"
     if diagnosis.error_cost != 1:
         tenth = number(diagnosis.error_cost / 10)
-        example = f"{tenth} a round is worth paying if it prevents one error in ten rounds"
+        example = f"{tenth} per round is worth paying if it prevents one error in ten rounds"
     table = Table(
         "saving", "Cost of a round, and where rounds would stop", SAVING_COLUMNS, tuple(rows)
     )
     return ReportSection(
         "saving",
-        "Where it would stop, and the savings",
-        f"{summary}\n\n{POLICY} stops at the first arm beyond which every step costs more than the "
-        "two arms disagree. A deeper arm can correct an answer only by disagreeing with it, so "
-        "continuing would not pay. This needs no labels.\n\nAll costs are "
+        f"Where {POLICY} would stop, and the savings",
+        f"{summary}\n\n{POLICY} stops at an arm if reaching any deeper arm costs more than the "
+        "probability that the two disagree. A deeper arm can correct an answer only by disagreeing "
+        "with it, so continuing would not pay. This needs no labels.\n\nAll costs are "
         f"{describe_unit(diagnosis.error_cost)}: {example}.",
         (Panel(table),),
     )
@@ -228,7 +231,7 @@ def _frontier(diagnosis: Diagnosis) -> ReportSection:
         rows.append((name, cost, _cell(100 * point.disagreement)))
         if point.error is not None:
             rows[-1] += (_cell(100 * point.error),)
-    heads = ("option", "cost a round", "differs from the last arm, %", "wrong, %")[: len(rows[0])]
+    heads = ("option", "cost per round", "differs from the last arm, %", "wrong, %")[: len(rows[0])]
     title = f"{POLICY} with the costs multiplied by a weight, and the fixed depths."
     alt = f"A curve of cost against disagreement with the last arm. {title}"
     picture = Picture("frontier", title, alt, lambda: draw_frontier(diagnosis))
@@ -254,7 +257,8 @@ def _disagreement(diagnosis: Diagnosis) -> ReportSection:
     table = Table("pairs", "How often two arms disagree", heads, tuple(rows))
     text = (
         "Disagreement bounds what a deeper arm can correct; the label-free rule uses nothing else. "
-        "A step that costs more than the two arms disagree cannot pay on average."
+        "A step cannot pay on average if it costs more than the share of rows in which the two "
+        "arms disagree."
     )
     return ReportSection("disagreement", "Which arms disagree", text, (Panel(table),))
 
@@ -324,9 +328,9 @@ def _over_time(diagnosis: Diagnosis) -> ReportSection:
 def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:
     best, lost = code(diagnosis.arms[audit.best_fixed].name), audit.lost
     if lost.low > 0:
-        outcome = f"loses {number(lost.value)} a round against always {best}"
+        outcome = f"loses {number(lost.value)} per round against always {best}"
     elif lost.high < 0:
-        outcome = f"gains {number(-lost.value)} a round over always {best}"
+        outcome = f"gains {number(-lost.value)} per round over always {best}"
     else:
         outcome = f"does as well as always {best} on these rows"
     summary = (
@@ -342,7 +346,7 @@ def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:
         assert error is not None  # an audit implies labels
         assert loss is not None
         rows.append((name, cost, _cell(100 * error), _cell(loss)))
-    heads = ("option", "cost a round", "wrong, %", "loss a round")
+    heads = ("option", "cost per round", "wrong, %", "loss per round")
     table = Table("losses", "Cost and errors together", heads, tuple(rows))
     rows = []
     for p in diagnosis.pairs:
@@ -355,12 +359,13 @@ def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:
         "Effect of continuing on the answer, where the two arms disagree",
         ("from", "to", "corrected minus spoiled, %", "needed to pay, %"),
         tuple(rows),
-        note="Needed is the cost of the step divided by how often the two disagree.",
+        note="What is needed to pay: the cost of the step, divided by the share of rows in which "
+        "the two disagree.",
     )
     return ReportSection(
         "labels",
         "What the labels show",
-        f"{audit.rows:,} labelled rows have every output. They decide the verdict. {summary} "
+        f"{audit.rows:,} labelled rows have every output, and decide the verdict. {summary} "
         f"{SHARED if audit.differing else ''}",
         (Panel(table), Panel(gains)),
     )

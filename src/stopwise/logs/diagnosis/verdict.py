@@ -33,13 +33,14 @@ BADGES: dict[Answer, tuple[str, str]] = {
 }
 
 UNVERIFIED = (
-    "Weak dominance cannot be verified without labels: where an arm is best, every deeper arm must "
-    "cost more than the two disagree. Where this fails, Stopwise goes deeper than it should."
+    "Weak dominance cannot be verified without labels: where an arm is best, reaching any deeper "
+    "arm must cost more than the probability that the two disagree. Where this fails, Stopwise "
+    "goes deeper than it should."
 )
 POLICIES = (
-    "stopwise replay plays the policies on this log and recommends one of them or a fixed depth: "
-    "uss-anchor, which needs no labels; uss-laplace, which with labels=100 learns from 100 labels "
-    "where continuing corrects answers; and uss-pd, which has proven bounds."
+    "stopwise replay plays three policies on this log and recommends one of them or a fixed depth: "
+    "uss-anchor needs no labels; uss-laplace can learn from labels (labels=100, for example) where "
+    "continuing corrects answers; uss-pd has proven bounds."
 )
 DISTINGUISHES_ZERO = (
     ", enough to distinguish it from zero. If the result is too close to call, the next diagnosis "
@@ -179,7 +180,9 @@ def _labels_needed(evidence: Evidence) -> str:
     gap, gain = number(plan.gap), plan.gain
     first = names[plan.first]
     if plan.second is None:
-        question = f"whether Stopwise is worth its extra cost of {gap} a round over always {first}"
+        question = (
+            f"whether Stopwise is worth its extra cost of {gap} per round over always {first}"
+        )
         rows = "Where the two answers differ"
     else:
         second = names[plan.second]
@@ -200,7 +203,7 @@ def _labels_needed(evidence: Evidence) -> str:
     if gain is None:
         needed, closing = "are needed to say", f"{DISTINGUISHES_ZERO} "
     else:
-        needed, closing = "would settle", ". "
+        needed, closing = "would decide", ". "
     more = "more " if gain else ""
     return (
         f"Labels on {plan.labels:,} {more}random rows in which arms disagree{_too_few(plan)} "
@@ -210,7 +213,7 @@ def _labels_needed(evidence: Evidence) -> str:
 
 def _too_few(plan: LabelPlan) -> str:
     some = len(plan.rows)
-    few = f" (the log has only {some:,} rows without a label: too few to settle it)"
+    few = f" (the log has only {some:,} such rows without a label, which are too few)"
     return few if some < plan.labels else ""
 
 
@@ -240,16 +243,16 @@ def _worse_by_labels(names: Sequence[str], pairs: Sequence[PairSummary]) -> str:
         return ""
     change, p = min(worse, key=lambda item: item[0])
     return (
-        f"By the labels {names[p.second]} spoils more answers of {names[p.first]} than it corrects "
-        f"(by {percent(-change)} of the rows), and it costs more. Leave it out of the outputs and "
-        "diagnose the remaining arms again."
+        f"In labelled rows, {names[p.second]} spoils more answers of {names[p.first]} than it "
+        f"corrects (by {percent(-change)} of the rows), and it costs more. Leave it out of the "
+        "outputs and diagnose the remaining arms again."
     )
 
 
 def _by_labels(evidence: Evidence, audit: Audit) -> tuple[Answer, str]:
     names, lost, best = evidence.names, audit.lost, audit.best_fixed_loss.value
     losses = (
-        f"on {audit.rows:,} labelled rows it loses {number(audit.rule_loss.value)} a round "
+        f"on {audit.rows:,} labelled rows it loses {number(audit.rule_loss.value)} per round "
         f"({'errors that not all arms share' if audit.differing else 'errors'} and costs), and "
         f"always {names[audit.best_fixed]} loses {number(best)}"
     )

@@ -18,7 +18,9 @@ def arrow(module: str = "pyarrow") -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise MissingPackageError.of("a log in Parquet or Arrow", "pyarrow", "logs") from error
+        raise MissingPackageError.of(
+            "reading or writing Parquet or Arrow", "pyarrow", "logs"
+        ) from error
 
 
 class ArrowReader(NamedTuple):
@@ -41,8 +43,8 @@ class ArrowReader(NamedTuple):
         if not first and self.once:
             raise InvalidLogError(
                 f"{self.name} is a stream that can be read only once, but a second pass is needed "
-                "(for a replay, for example); pass a table, Log(reader.read_all()), or write the "
-                "stream to Parquet first"
+                "(for a replay, for example); pass a table instead, as in Log(reader.read_all()), "
+                "or first write the stream to a Parquet file"
             )
         if not first:
             raise InvalidLogError(f"{self.name} has no rows")

@@ -37,7 +37,7 @@ _SPECIAL = re.compile('[",\r\n]')  # cells with one of these must be quoted
 
 
 class CsvReader:
-    """Reads a CSV file separated by commas, semicolons or tabs, as its header is."""
+    """Reads a CSV file; the delimiter (comma, semicolon or tab) is detected from the header."""
 
     rows: int | None = None  # unknown in CSV
     once = False
@@ -101,7 +101,7 @@ class CsvReader:
             return False  # raised again when that row is read
 
     def _cells_of(self, layout: Layout, text: bool, rows: Sequence[Any]) -> CellReader:
-        """Return the function that parses columns of rows; ``text``: answers are texts."""
+        """Return a function that parses columns of rows; ``text`` is whether answers are texts."""
         columns = dict(zip(self.names, zip(*rows, strict=True), strict=True))
 
         def read(column: str, use: Use) -> Cells:
@@ -141,7 +141,8 @@ def _declared(column: str, columns: dict[str, Any], layout: Layout) -> Cells:
             values.append(None)
             if kind or text:
                 message = (
-                    f"in a row of kind {kind!r}, expected {', '.join(KINDS)} (truncated line?)"
+                    f"in a row of the invalid kind {kind!r} (expected {', '.join(KINDS)}; check "
+                    "for a truncated line)"
                 )
                 invalid[row] = InvalidCell(message)
     cells = gather(values)
@@ -149,7 +150,7 @@ def _declared(column: str, columns: dict[str, Any], layout: Layout) -> Cells:
 
 
 class CsvWriter(LineWriter):
-    """Writes CSV; a last column, ``kind``, tells 1 from "1" and detects truncated lines."""
+    """Writes CSV; the last column, ``kind``, tells 1 from "1" and reveals truncated lines."""
 
     _extra_columns = ("kind",)
     _multiline_cells = True

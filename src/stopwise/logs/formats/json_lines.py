@@ -99,8 +99,8 @@ class JsonLinesReader:
             group = row.get(key)
             if not isinstance(group, dict) or cast("Object", group).keys() != names:
                 return (
-                    f"{key!r} must be an object with {quoted(sorted(names))}, as in the first row; "
-                    "write null for missing values"
+                    f"{key!r} must be an object with the keys {quoted(sorted(names))}, as in the "
+                    "first row; write null for missing values"
                 )
         new = [key for key in absent if row.get(key) is not None]
         for key in partial:
@@ -110,8 +110,8 @@ class JsonLinesReader:
         if not new:
             return None
         return (
-            f"has {quoted(sorted(new))}, which is missing in the first row; add it there, as null "
-            "if unknown"
+            f"has {quoted(sorted(new))}, but the first row does not; add it there, as null if "
+            "unknown"
         )
 
     def _cells_of(self, rows: Sequence[Any]) -> CellReader:

@@ -23,7 +23,7 @@ class Field(msgspec.Struct, frozen=True):
 class LineWriter(ABC):
     """Writes each row to the file immediately: a crash loses at most the line being written.
 
-    With ``append`` it continues an existing file; a last line truncated by a crash is removed.
+    With ``append``, an existing file is continued; a last line truncated by a crash is removed.
     """
 
     _extra_columns: tuple[str, ...] = ()  # after the fields

@@ -35,7 +35,7 @@ def merge_tenants(log: Log, by: str, tallies: Mapping[str, Tally]) -> Replay:
     note = f"{plural(len(tallies), 'value')} of {by}, each with separate policies."
     if savings:
         note += (
-            f" Reduction of the {total.judged_by} per round by {best}, against always "
+            f" Reduction of the {total.judged_by} per round by {best}, compared with always "
             f"{total.arms[against]}: largest for {largest}"
             f"{f'; smallest for {smallest}' if smallest else ''}."
         )
@@ -80,7 +80,7 @@ def choose_weight(
         neighbours = list(grid)[max(k - 1, 0) : k + 2]
         points = "; ".join(_point(grid[weight], weight, name) for weight in neighbours)
         if len(grid) > 1:
-            notes.append(f"{name}, of {len(grid)} weights: {points}.")
+            notes.append(f"{name} near the recommended weight (of {len(grid)}): {points}.")
     return msgspec.structs.replace(
         grid[best],
         weight=best,
@@ -102,7 +102,7 @@ def _point(replay: Replay, weight: float, name: str) -> str:
     row = next(row for row in replay.policies if row.name == name)
     text = f"weight {weight:g}"
     if row.cost:
-        text += f" costs {number(row.cost.value)} a round"
+        text += f" costs {number(row.cost.value)} per round"
     if row.error is not None:
         text += f", wrong in {percent_interval(row.error)}"
     elif row.disagreement is not None:

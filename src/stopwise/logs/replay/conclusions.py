@@ -20,8 +20,8 @@ def sentences(replay: Replay) -> list[str]:
     if replay.exact:
         lines += _recommended(replay)
         lines.append(
-            f"Costs are {describe_unit(replay.error_cost)} and include the rounds that went deeper "
-            'to learn; "stopwise diagnose" excludes these, so it shows a larger saving.'
+            f"Costs are {describe_unit(replay.error_cost)}. They include rounds that went deeper "
+            'only to learn; "stopwise diagnose" excludes these, so it shows a larger saving.'
         )
     else:
         lines += [_beyond(row, replay) for row in replay.policies]
@@ -39,8 +39,9 @@ def sentences(replay: Replay) -> list[str]:
         lines.append(f"Labels requested: {counts}; the cost of labels is not counted.")
         if any(received[name] < n for name, n in replay.asked.items()):
             lines.append(
-                "Labels that are missing in the log count as the worst case, because they may not "
-                "be missing at random: rounds go deeper than with all labels."
+                "A requested label that the log does not have counts as the worst case, because "
+                "labels may not be missing at random. Rounds therefore go deeper than with all "
+                "labels."
             )
     if replay.labelled and replay.judged_by == "cost + disagreement":
         lines.append(
@@ -57,7 +58,7 @@ def sentences(replay: Replay) -> list[str]:
 
 
 def _recommended(replay: Replay) -> list[str]:
-    """Return the recommendation and what the recommended option would have done."""
+    """Return the recommendation and the outcome of the recommended option."""
     chosen = replay.recommendation
     if chosen is None:
         return [f"{plural(replay.rounds, 'round')}: too few for a conclusion."]
@@ -80,7 +81,7 @@ def _outcome(row: CandidateResult, kind: Kind, replay: Replay) -> str:
     assert row.cost is not None  # only options with a cost are recommended
     assert deepest.cost is not None
     name = row.name if kind == "policy" else f"Always {row.name}"
-    text = f"{name} would have cost {number(row.cost.value)} a round"
+    text = f"{name} would have cost {number(row.cost.value)} per round"
     full = deepest.cost.value
     if full > 0 and row is not deepest:
         share = 1 - row.cost.value / full
@@ -101,7 +102,7 @@ def _outcome(row: CandidateResult, kind: Kind, replay: Replay) -> str:
 def _beyond(row: CandidateResult, replay: Replay) -> str:
     if row.beyond:
         return (
-            f"{row.name} decided deeper than the log goes in {row.beyond:,} of "
+            f"{row.name} went deeper than the log in {row.beyond:,} of "
             f"{plural(replay.rounds, 'round')} ({percent(row.beyond / replay.rounds)})."
         )
     exact = "its numbers are exact"
@@ -110,14 +111,13 @@ def _beyond(row: CandidateResult, replay: Replay) -> str:
             f"its cost is exact; its disagreement is known for only {row.compared:,} of "
             f"{plural(row.rounds, 'round')}"
         )
-    return f"{row.name} never decided deeper than the log goes: {exact}."
+    return f"{row.name} never went deeper than the log: {exact}."
 
 
 def _no_comparison(replay: Replay) -> str:
     return (
-        f"Nothing is recommended: the log ends early in {replay.truncated:,} of "
-        f"{plural(replay.rounds, 'round')}. The "
-        "numbers cover only rounds that can be evaluated: they are not totals, and each row of the "
-        "table covers different rounds, so rows cannot be compared. For a comparison, log a "
-        "period, such as a week, in which every arm always runs."
+        f"No recommendation: the log ends early in {replay.truncated:,} of "
+        f"{plural(replay.rounds, 'round')}. The numbers are not totals: each row of the table "
+        "covers only the rounds that can be evaluated for it, so rows cannot be compared. For a "
+        "comparison, log a period, such as a week, in which every arm always runs."
     )

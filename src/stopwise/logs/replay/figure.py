@@ -35,7 +35,7 @@ def _figure(replay: Replay) -> Any:
     by_labels = replay.judged_by == "total loss"
     partly = "" if replay.exact else "; each point covers the rounds it can evaluate"
     axes.set(
-        xlabel="cost a round",
+        xlabel="cost per round",
         ylabel="wrong (%)" if by_labels else f"disagrees with {replay.arms[-1]} (%)",
         title=f"{replay.log}: {replay.rounds:,} rounds{partly}",
     )

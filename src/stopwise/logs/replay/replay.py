@@ -73,8 +73,8 @@ def replay(
     r"""Replay policies on the rounds of a log.
 
     Every policy decides the rounds in order, sees the outputs of the arms up to its stop, and
-    learns from them. A round whose log ends before the decision cannot be evaluated, and the policy
-    learns nothing from it; such rounds are counted (``beyond``).
+    learns from them. A round in which the policy goes deeper than the log cannot be evaluated or
+    learned from; such rounds are counted as ``beyond``.
 
     Parameters
     ----------
@@ -89,19 +89,20 @@ def replay(
     out : path, optional
         Folder for ``replay.json`` and, with matplotlib, ``replay.png``.
     labels : int or float
-        How many labels each policy given by name may request, or the share of disagreements to
-        label if below 1 (see `USSLaplace`). Requests are answered if the log has the label.
+        Maximum number of labels that each policy given by name may request or, if below 1, the
+        share of disagreements to label (see `USSLaplace`). A request is answered if the log has
+        the label.
     answers : bool
         Whether policies given by name see which arms have agreed so far.
     seed : int
         Seed of policies given by name that draw random numbers.
     by : str, optional
-        Column that identifies tenants; policies start anew for each of its values. Totals are the
+        Column that identifies tenants. Each tenant is replayed with separate policies; totals are
         sums over tenants.
     weights : sequence of float
-        Factors of the costs that policies are created with, each replayed separately; results are
-        at the costs of ``cascade``. Default: 1, or `WEIGHTS` if there is a limit and all policies
-        are given by name.
+        Factors by which to multiply the costs when creating policies; each factor is replayed
+        separately. Results use the costs of ``cascade``. Default: 1, or `WEIGHTS` if there is a
+        limit and all policies are given by name.
     target_error, budget : float, optional
         Recommend only options with at most this error rate, or with at most this mean cost per
         round, in the unit of the cascade's costs (for `Cascade.from_prices`, in the currency).
@@ -135,8 +136,8 @@ def replay(
     """
     if target_error is not None and not log.has_labels:
         raise InvalidParameterError(
-            f"target_error requires labels, and {log.path.name} has none: name their column if it "
-            "is not 'label', add columns right.<arm>, or use budget instead"
+            f"target_error requires labels, and {log.path.name} has none: name the label column if "
+            "it is not 'label', add columns right.<arm>, or use budget instead"
         )
     real("target_error", target_error or 0, least=0, most=1)
     real("budget", budget or 0, least=0)
@@ -189,9 +190,9 @@ def play(
     seed: int,
     chunk_rows: int,
 ) -> dict[int, Tally]:
-    """Replay a log with a share of the cascades: one pass to check it, one to play it.
+    """Check a log in one pass, then replay it in a second one, with a share of ``cascades``.
 
-    Policies decide with these cascades; results are at the costs of ``cascade``.
+    Policies decide with these cascades; results use the costs of ``cascade``.
     """
     chosen = {k: candidates(policies, log, cascades[k], seed, labels) for k in share}
     summary = summarise(log, progress)
@@ -249,7 +250,7 @@ class Candidate(NamedTuple):
         return self._replace(policy=policy)
 
     def run(self, rounds: RecordedRounds, first: int) -> Ints:
-        """Decide rounds in order and learn from them; ``first`` is the row of the first one."""
+        """Decide rounds in order and learn from them; ``first`` is the row of the first round."""
         features = self.policy.features
         if not self.policy.asks_for_labels:
             rounds = msgspec.structs.replace(rounds, right=None, labelled=None)
@@ -277,13 +278,13 @@ def candidates(
     """Return the policies to replay; raise before the log is read if one does not fit it."""
     if cascade.names != log.arms:
         raise InvalidParameterError(
-            f"the arms of {log.path.name} are {', '.join(log.arms)}, those of the cascade "
-            f"{', '.join(cascade.names)}; write Cascade(costs, names=log.arms)"
+            f"{log.path.name} has the arms {', '.join(log.arms)}, but the cascade has "
+            f"{', '.join(cascade.names)}; create it with Cascade(costs, names=log.arms)"
         )
     if real("labels", labels, least=0) and not log.has_labels:
         raise InvalidParameterError(
-            f"labels={labels:g} requires labels, and {log.path.name} has none: name their column "
-            "if it is not 'label', or add columns right.<arm>"
+            f"labels={labels:g} requires labels, and {log.path.name} has none: name the label "
+            "column if it is not 'label', or add columns right.<arm>"
         )
     chosen: dict[str, Candidate] = {}
     for policy in policies:
@@ -294,7 +295,8 @@ def candidates(
         chosen[name] = candidate._replace(name=name)
     if labels and not any(candidate.policy.asks_for_labels for candidate in chosen.values()):
         raise InvalidParameterError(
-            f"{', '.join(chosen)} cannot use labels: add 'uss-laplace', or omit labels"
+            f"labels={labels:g} requires a policy that requests labels, got {', '.join(chosen)}; "
+            "add 'uss-laplace', or omit labels"
         )
     return list(chosen.values())
 
@@ -335,7 +337,7 @@ def context_options(policy: str, log: Log, summary: LogSummary, answers: bool) -
 
 
 def parse_policy(text: str) -> tuple[str, dict[str, Any]] | None:
-    """Parse ``NAME[:key=value,…]``; None if it does not begin with a policy's name."""
+    """Parse ``NAME[:key=value,…]``; return None if NAME is not a policy."""
     name, colon, assignments = text.partition(":")
     if name not in POLICIES:
         return None
@@ -345,7 +347,7 @@ def parse_policy(text: str) -> tuple[str, dict[str, Any]] | None:
         key, equals, value = map(str.strip, assignment.partition("="))
         if key not in allowed:
             raise InvalidParameterError(
-                f"{text!r}: unknown parameter {key!r} of {name}; {suggestion(key, allowed)}"
+                f"{text!r}: {name} has no parameter {key!r}; {suggestion(key, allowed)}"
             )
         if not equals or not value:
             raise InvalidParameterError(f"{text!r}: {key} has no value; write {key}=VALUE")
@@ -391,12 +393,12 @@ def _candidate(
 def _check_fits(policy: Policy, name: str, log: Log, cascade: Cascade) -> None:
     if differences := policy.cascade.differences(cascade):
         raise InvalidParameterError(
-            f"{name} was saved for another cascade (saved vs requested): {'; '.join(differences)}"
+            f"{name} was created for a different cascade (policy vs log): {'; '.join(differences)}"
         )
     if policy.encoding not in (None, log.encoding.to_spec()):
         raise InvalidParameterError(
-            f"{name} was saved with a different encoding than that of {log.path.name}; read the "
-            "log with Log(…, encoding=Encoding.from_spec(policy.encoding))"
+            f"{name} was saved with an encoding that differs from that of {log.path.name}; open "
+            "the log with Log(…, encoding=Encoding.from_spec(policy.encoding))"
         )
     features = policy.features
     if features is None:
@@ -404,11 +406,11 @@ def _check_fits(policy: Policy, name: str, log: Log, cascade: Cascade) -> None:
     if features.context_dim != len(log.context):
         raise InvalidParameterError(
             f"{name} takes contexts of {features.context_dim} numbers, but {log.path.name} has "
-            f"{len(log.context)} ({', '.join(log.context) or 'none'}); name the columns that the "
+            f"{len(log.context)} ({', '.join(log.context) or 'none'}); select the columns that the "
             "policy was created for, in the same order"
         )
     if log.sees is not None and features.stages is None:
         raise InvalidParameterError(
             f"{name} sees the complete context from the start, but in {log.path.name} arms reveal "
-            "parts of it (columns revealed.…)"
+            "parts of it (columns revealed.…); use a policy created with reveals="
         )

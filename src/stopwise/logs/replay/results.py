@@ -14,17 +14,17 @@ Criterion = Literal["total loss", "cost + disagreement"]
 
 
 class CandidateResult(msgspec.Struct, frozen=True):
-    """The numbers of a policy, or of a fixed depth.
+    """The results of a policy or a fixed depth.
 
-    All are per round, over the rounds that can be evaluated; None without such rounds, and for
-    means (not shares) also with a single one, which gives no interval. Intervals are at 95 %:
+    All numbers are per round, over the rounds that can be evaluated. Without such rounds, each is
+    None; a mean is also None for a single round, which gives no interval. Intervals are at 95 %:
     Wilson's for shares, normal for means. Amounts are in the unit of the cascade's costs,
     regardless of the weight a policy was created with.
     """
 
     name: str  # of the policy as typed, or of the arm of a fixed depth
     rounds: int  # that can be evaluated
-    beyond: int  # decided deeper than the log goes: not counted in ``rounds``, and not learned from
+    beyond: int  # went deeper than the log: not counted in ``rounds``, and not learned from
     depths: tuple[Interval, ...]  # the share of rounds that ended at each arm
     cost: Interval | None  # mean of C_stop; exact if no round is ``beyond``
     compared: int  # rounds whose deepest output is known
@@ -58,7 +58,7 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
     log : str
         The name of the file.
     arms, costs : tuple
-        Of the cascade; costs are cumulative, C_i, in the unit of the cascade.
+        Names of the arms and their cumulative costs C_i, in the unit of the cascade's costs.
     error_cost : float
         The cost of a wrong answer in that unit; 1 if costs are in units of one wrong answer.
     rounds, labelled : int
@@ -78,7 +78,7 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
     fixed : tuple of CandidateResult
         Every fixed depth, the shallowest first.
     best_fixed : int or None
-        The best of them in hindsight; None if they cannot be compared.
+        Index in ``fixed`` of the best fixed depth in hindsight; None if they cannot be compared.
     notes : tuple of str
         Warnings about likely errors in the log.
     columns : dict of str to str
@@ -91,12 +91,12 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
         The stops of each policy, round by round. Not in the JSON, and empty for totals over
         tenants.
     weight : float
-        Factor of the costs that the policies were created with; all amounts are at weight 1.
+        Factor by which the policies' costs were multiplied; all amounts are at weight 1.
     tenants : dict of str to Replay
         The result of each tenant.
     grid : dict of float to Replay
-        The result of each weight, if there are several. This object is that of the recommended
-        policy's weight, or of the weight nearest to 1.
+        The result for each weight, if there are several. This object is the result for the
+        recommended policy's weight, or for the weight nearest to 1.
     """
 
     log: str
@@ -137,7 +137,7 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
         return sentences(self)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything except the decisions; of each tenant, the results of the policies."""
+        """Return everything except the decisions; for tenants, only the results of the policies."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
         del fields["decisions"], fields["tenants"], fields["grid"]
         if self.tenants:

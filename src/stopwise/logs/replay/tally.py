@@ -42,7 +42,7 @@ class ReplayTotals:
         # rounds in which both are known
         self.over_wrong = np.zeros((n_arms, n_arms, n_arms, 3), dtype=np.int64)
         self.over_differs = np.zeros_like(self.over_wrong)
-        self.beyond = 0  # rounds decided deeper than the log goes
+        self.beyond = 0  # rounds in which the decision was deeper than the log
         self.unanswered = 0  # rounds in which the first arm failed
         self.same = 0  # rounds decided as recorded
         self.money = np.zeros(3)  # count, sum and sum of squares of the actual costs

@@ -90,7 +90,7 @@ def test_with_labels_the_losses_decide(lost, answer):
 @pytest.mark.parametrize(("high", "named"), [(-0.1, True), (0.1, False)])
 def test_an_arm_that_spoils_more_answers_than_it_corrects_is_named(high, named):
     result = verdict(audit=audit_of(0.03, 0.01, 0.05), gain=Interval(-0.5, -0.6, high))
-    assert result.points[0].startswith("By the labels large spoils more") == named
+    assert result.points[0].startswith("In labelled rows, large spoils more") == named
     assert ("by 20\u00a0% of the rows" in result.points[0]) == named  # 0.4 · 0.5
 
 
@@ -167,7 +167,7 @@ def test_without_labels_the_answer_is_labels_needed():
         ),
         (
             {"rows": (1, 2)},
-            r"Labels on 480 random rows in which arms disagree \(the log has only 2 rows without",
+            r"Labels on 480 random rows in which arms disagree \(the log has only 2 such rows",
         ),
         ({"gain": Interval(0.6, 0.4, 0.8), "labels": 50}, "Labels on 50 more random rows"),
         (

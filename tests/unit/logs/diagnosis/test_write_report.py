@@ -76,7 +76,7 @@ def test_report_has_every_file_section_figure_and_number(
     assert set(links) <= set(ids)
     options = " --answers --labels 100" if which == "audited" else " --answers"
     assert f"<code>{COMMAND.replace('diagnose', 'replay')}{options}</code>" in written.source
-    assert "stopwise replay plays the policies on this log and recommends one" in written.text
+    assert "stopwise replay plays three policies on this log and recommends one" in written.text
     assert written.text.count("Recommended: ") == 1
     # every picture has a description and its numbers
     assert [img["alt"] for img in page.all("img")] == [p.alt for p in pictures]
@@ -105,7 +105,7 @@ def test_verdict_and_key_numbers_come_first(plain: Written) -> None:
         diagnosis.recommendation.sentence,
         diagnosis.verdict.reason,
         f"{saving.label} {saving.number}",
-        "Where it would stop rules",
+        "Where Stopwise would stop rules",
         f"{answers.label} {answers.number}",
         f"Further points Labels on {diagnosis.plan.labels:,} random rows",
     ]
@@ -174,7 +174,10 @@ def test_the_saving_is_compared_with_the_best_fixed_depth() -> None:
         -1000 * diagnosis.audit.lost.value, rel=0.01
     )
     best = diagnosis.arms[diagnosis.audit.best_fixed].name
-    assert f"against always `{best}`, the best fixed depth by the labels" in saved.explanation
+    assert (
+        f"compared with always `{best}`, the best fixed depth according to the labels"
+        in saved.explanation
+    )
     bare = unlabelled()
     assert f"of the cost of always `{bare.arms[-1].name}`" in main_numbers(bare)[0].explanation
     settled = changed(bare, plan=changed(bare.plan, first=0, second=None, labels=0))
@@ -182,7 +185,7 @@ def test_the_saving_is_compared_with_the_best_fixed_depth() -> None:
     spent = bare.arms[-1].total - bare.saving.per_round.value
     less = 1000 * (bare.arms[0].total - spent)
     assert float(saved.number.replace("−", "-")) == pytest.approx(less, rel=0.01)
-    assert f"against always `{bare.arms[0].name}`, the best fixed depth" in saved.explanation
+    assert f"compared with always `{bare.arms[0].name}`, the best fixed depth" in saved.explanation
 
 
 def test_answers_of_a_single_arm_are_flagged() -> None:
@@ -205,7 +208,7 @@ def test_answers_of_a_single_arm_are_flagged() -> None:
 
 
 def test_warnings_come_before_the_recommendation(tmp_path: Path) -> None:
-    notes = ("Warning: an answer that only 'slow' gives.", *labelled().notes)
+    notes = ("Warning: only 'slow' gives this answer.", *labelled().notes)
     head = Written(changed(labelled(), notes=notes), tmp_path).text.partition("Contents")[0]
     assert 0 < head.find(notes[0]) < head.find("Recommended: ")
 
@@ -237,8 +240,8 @@ def test_an_interrupt_while_drawing_leaves_no_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("low", "high", "outcome"),
     [
-        (0.01, 0.05, "loses 0.03 a round against"),
-        (-0.05, -0.01, "gains 0.03 a round over"),
+        (0.01, 0.05, "loses 0.03 per round against"),
+        (-0.05, -0.01, "gains 0.03 per round over"),
         (-0.01, 0.01, "does as well as"),
     ],
 )

@@ -203,7 +203,7 @@ def test_losses_are_compared_from_30_labels_on(tmp_path: Path, labelled: int, by
     assert played.judged_by == by
     text = " ".join(sentences(played))
     assert ("29 labels, too few to compare losses" in text) == (labelled == 29)
-    assert ("a round in 30 labelled rounds" in text) == (labelled == 30)
+    assert ("per round in 30 labelled rounds" in text) == (labelled == 30)
     for row in (*played.policies, *played.fixed):
         assert (row.loss is None) == (labelled == 1)  # a single round gives no interval
 
@@ -304,5 +304,5 @@ def test_the_json_has_all_results_with_intervals(tmp_path: Path) -> None:
 
 def test_the_cascade_must_match_the_log(tmp_path: Path) -> None:
     path = write(tmp_path / "log.csv", full(arms(50)))
-    with pytest.raises(InvalidParameterError, match=r"arms of log\.csv are rules, small, large"):
+    with pytest.raises(InvalidParameterError, match=r"log\.csv has the arms rules, small, large"):
         replay(Log(path), sw.Cascade([0.1, 0.2, 0.3]))

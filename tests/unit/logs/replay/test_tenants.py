@@ -247,12 +247,12 @@ def test_the_closest_option_is_recommended_if_none_meets_a_limit(tmp_path: Path)
     assert result is not None
     assert result.reaches_target is False
     assert (
-        "; no option is wrong in at most 0\xa0%, and it has the lowest error rate, "
+        "; no option is wrong in at most 0\xa0%, and this one has the lowest error rate, "
         in result.sentence
     )
     result = sw.replay(log, costs(), ["uss-pd"], budget=0.01).recommendation
     assert result is not None
-    expected = "no option costs at most 0.01 a round, and it is the cheapest at 0.02."
+    expected = "no option costs at most 0.01 per round, and this one is the cheapest, at 0.02."
     assert result.sentence == f"Recommended: always rules; {expected}"
     assert (result.within_budget, result.name) == (False, "rules")
 
