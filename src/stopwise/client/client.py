@@ -90,7 +90,7 @@ def _connection_errors() -> Generator[None]:
 
 
 def _httpx_arguments(send: Send) -> dict[str, Any]:
-    """Return the arguments of httpx for a request."""
+    """Return a request as arguments for httpx."""
     import httpx
 
     limits = httpx.Timeout(send.timeout, connect=min(send.timeout, CONNECT_TIMEOUT))

@@ -86,7 +86,7 @@ def required_value(value: Any, description: str) -> Any:
 
 
 def label_report(label: Any, right: Mapping[str, bool] | None) -> LabelReport:
-    """Return the request for a label: the right answer, or which arms were right.
+    """Return the request that reports a label: the right answer, or which arms were right.
 
     Examples
     --------

@@ -58,7 +58,7 @@ MAX_WORK_ON_LOOP = 2e7  # multiplications, about 5 ms; longer requests run in a 
 
 
 class Service:
-    """One service on one event loop, which owns its store."""
+    """A service on one event loop; it owns its store."""
 
     def __init__(self, store: EventStore, settings: Settings) -> None:
         self.settings = settings
@@ -147,7 +147,7 @@ class Service:
             except (RequestError, StopwiseError):  # the store is unavailable: try later
                 pass
             except Exception as error:
-                LOG.error("memory could not be freed", exc_info=error)
+                LOG.error("cannot free memory", exc_info=error)
             position = self.state.position
             due = max(self.settings.snapshot_every, position // SNAPSHOT_GROWTH)
             if position - self._last_snapshot >= due:
@@ -172,7 +172,7 @@ class Service:
         try:
             written = await writing
         except Exception as error:
-            LOG.warning("no snapshot could be written", extra={"reason": str(error)})
+            LOG.warning("cannot write a snapshot", extra={"reason": str(error)})
         else:
             if written:  # 0 if another replica is writing one
                 position = written
@@ -194,7 +194,7 @@ class Service:
 
     @property
     def not_ready(self) -> str:
-        """Why the service does not accept requests; "" if it does."""
+        """The reason why the service does not accept requests; "" if it does."""
         return (
             (self.draining and "the service is about to stop")
             or self.writer.write_error
@@ -226,7 +226,7 @@ class Service:
         return await self.look_up(lambda: [self._view(name) for name in self.state.cascades])
 
     def _view(self, name: str) -> m.CascadeView:
-        """Return the view of a cascade for the list; its own failure must not hide the others."""
+        """Return the view of a cascade for the list, also if it has failed."""
         try:
             return self.state.cascade(name).view()
         except CascadeNotLoaded:
@@ -234,7 +234,7 @@ class Service:
         except CascadeFailed:
             pass
         except Exception as error:
-            LOG.error("a cascade could not be shown", extra={"cascade": name}, exc_info=error)
+            LOG.error("cannot show a cascade", extra={"cascade": name}, exc_info=error)
         cascade = self.state.cascades[name]
         return m.CascadeView(cascade.spec, "failed", cascade.created, 0, 0, 0, 0, 0, 0, [], None)
 
@@ -427,7 +427,7 @@ class Service:
             del self._loading[name]
 
     async def _reload(self, name: str) -> None:
-        """Reload a failed cascade, unless the entire log was read again in the meantime."""
+        """Reload a failed cascade, unless the entire log has been read again in the meantime."""
         if not self.recovering and name in self.state.failed:
             await self._read(name)
 
@@ -486,7 +486,7 @@ class Service:
 
 
 def outputs_by_arm(reported: Reported, arms: Sequence[str]) -> dict[str, Any]:
-    """Return the outputs of a round by arm, or the answers behind them if the log has those."""
+    """Return the outputs of a round by arm; answers, if the log has them, replace outputs."""
     answers = [answer.text for answer in unpack_answers(reported.answers)]
     outputs = answers or map(decode_output, reported.outputs)
     return dict(zip(arms, outputs, strict=False))

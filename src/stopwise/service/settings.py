@@ -140,7 +140,7 @@ def combined_settings(
     environment: Mapping[str, str],
     flags: Mapping[str, object],
 ) -> Settings:
-    """Combine settings as `load_settings` does; error messages call the table ``source``."""
+    """Combine settings as `load_settings` does; ``source`` begins errors about ``table``."""
     values: dict[str, Any] = {}
     for name, value in table.items():
         values[name] = _checked(name, value, f"{source}{name}", strict=True)
@@ -159,7 +159,7 @@ def combined_settings(
 
 
 def _checked(name: str, value: Any, source: str, *, strict: bool = False) -> Any:
-    """Return a value of the setting's type; unless strict, text is converted."""
+    """Return a value as the type of its setting; unless ``strict``, convert text."""
     setting = SETTINGS.get(name)
     if setting is None:
         hint = suggestion(name.lower().replace("-", "_"), SETTINGS)

@@ -56,7 +56,7 @@ class GroupResult(NamedTuple):
 
 
 class Writer:
-    """Applies requests in groups and answers each once its event is in the log.
+    """Applies requests in groups, and answers each request once its event is in the log.
 
     ``recover`` reads the state from the log. If other processes write to the log, their events are
     read every `follow_every` seconds. ``on_failure`` is called while any cascade has failed.
@@ -98,7 +98,7 @@ class Writer:
 
     @property
     def settled(self) -> bool:
-        """Whether the state certainly equals that of the log."""
+        """Whether the state certainly includes exactly the events of the log."""
         return not self._outdated and self.stored == self.state.position
 
     def unstored(self) -> list[Event] | None:
@@ -149,7 +149,7 @@ class Writer:
             raise unavailable(self.write_error or "the service is stopping")
 
     async def read(self, reader: Callable[[State], T]) -> T:
-        """Run a function in a thread while the state is exactly that of the log."""
+        """Run a function in a thread while the state includes exactly the events of the log."""
         return await self._when_settled(lambda: self._in_thread(lambda: reader(self.state)))
 
     async def follow(self, loaded: State, name: str) -> None:
@@ -192,7 +192,7 @@ class Writer:
                     if reason != self.write_error:
                         self.write_error = reason
                         self._counters.failed_writes += 1
-                        LOG.error("the log cannot be written", extra={"reason": reason})
+                        LOG.error("cannot write the log", extra={"reason": reason})
                     if self._stopping:
                         return
                     await asyncio.sleep(RETRY_SECONDS)

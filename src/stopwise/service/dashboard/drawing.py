@@ -28,7 +28,7 @@ def element(tag: str, *content: str, **attributes: str | int) -> Markup:
 
 
 def _shape(tag: str, names: str, kind: str, *positions: float, title: str = "") -> Markup:
-    """Return a shape at positions between 0 and 1; by default it fills the area."""
+    """Return a shape; positions are fractions of the area, which it fills by default."""
     pairs = zip(names.split(), positions or (0, 1, 0, 1), strict=True)
     attributes = {name: _percent(position) for name, position in pairs}
     return element(tag, title, class_=kind, **attributes)
@@ -107,7 +107,8 @@ def cost_chart(periods: Sequence[Period], cumulative: Sequence[float], *, saved:
             y = 1 - cost / top
             high = limit if saved else y
             text = f"{number(cost)} per round, {plural(period.rounds, 'round')}"
-            shapes.append(_rect("saved", k * width, 1.02 * width, high, y - high))  # overlaps
+            # Slightly too wide, to leave no gaps.
+            shapes.append(_rect("saved", k * width, 1.02 * width, high, y - high))
             shapes.append(_line("line", k * width, (k + 1) * width, y, y))
             if before is not None:
                 shapes.append(_line("line", k * width, k * width, before, y))

@@ -79,7 +79,7 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 def mean_cost(stops: Sequence[int], cumulative: Sequence[float]) -> float | None:
-    """Return the mean cost of rounds from their stops; None without rounds."""
+    """Return the mean cost of rounds by how many stopped at each arm; None without rounds."""
     total = sum(n * cost for n, cost in zip(stops, cumulative, strict=True))
     return total / sum(stops) if any(stops) else None
 
@@ -190,7 +190,7 @@ def unmatched(cascade: ServedCascade) -> int:
 
 
 def recent_round(recent: RecentDecision) -> Values:
-    """Return a recent round with its decisive comparisons, at most `MAX_EVIDENCE`."""
+    """Return the values for a recent round, with its `MAX_EVIDENCE` closest comparisons."""
     comparisons = recent.evidence()
     closest = sorted(comparisons, key=lambda e: (e.first != recent.stop, e.gap - e.repair))
     evidence = sorted(closest[:MAX_EVIDENCE], key=lambda e: (e.first, e.second))

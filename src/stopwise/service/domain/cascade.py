@@ -58,7 +58,7 @@ class RecentDecision(msgspec.Struct, frozen=True):
         return self.ledger.id(self.number)
 
     def explanation(self) -> str:
-        """Return the reason in a sentence."""
+        """Return the reason as a sentence."""
         return self.reason if isinstance(self.reason, str) else str(cheap_evidence(self.reason))
 
     def evidence(self) -> tuple[PairEvidence, ...]:
@@ -72,7 +72,7 @@ def cheap_evidence(decision: Decision) -> Decision:
 
 
 class ServedCascade:
-    """The policy, rounds and counts of one cascade, which is the ``index``-th that was created."""
+    """The policy, rounds and counts of one cascade; ``index`` is its number in creation order."""
 
     def __init__(
         self, index: int, spec: CascadeSpec, created: float, policy: Policy | None = None
@@ -99,7 +99,7 @@ class ServedCascade:
             self.policy.watch(self._log_change)
 
     def work(self, rounds: int, *, evidence: bool = False) -> float:
-        """Return the most multiplications that a request can need: one pass over the history."""
+        """Return the maximum number of multiplications for a request: one pass over the history."""
         per_row = float(len(self.arms.pairs()) * self._n_features() ** 2)
         decisions = per_row * (self.ledger.learned + rounds)
         return decisions + EVIDENCE_WORK * rounds if evidence else decisions
@@ -355,7 +355,7 @@ class ServedCascade:
         ledger.end(number, position)
 
     def _log_change(self, change: Change) -> None:
-        """Count a change in the disagreement of two arms; log it if it was just reported."""
+        """Count a change in the disagreement of two arms; log it unless events are replayed."""
         self.counts.changes_total += 1
         self.counts.changes = [*self.counts.changes, (self._time, change)][-KEEP_RECENT:]
         if self._live:
@@ -380,7 +380,7 @@ class ServedCascade:
         return in_progress.next() is None
 
     def _canonical_by_arm(self, outputs: list[object] | dict[str, object]) -> dict[int, bytes]:
-        """Return the canonical outputs by the index of the arm."""
+        """Return the canonical outputs by arm index."""
         arms = self._names
         if isinstance(outputs, list):
             if len(outputs) > len(arms):
@@ -538,7 +538,7 @@ def unknown_arm(name: str, arms: Sequence[str]) -> str:
 
 
 def _label_fingerprint(label: bytes, right: list[bool] | None) -> int:
-    """Return the fingerprint of a label in either form."""
+    """Return the fingerprint of a label, whether it is a right answer or the right arms."""
     return fingerprint(label if right is None else bytes(right))  # these bytes are never JSON
 
 

@@ -13,7 +13,7 @@ FIRST_WIDTH = 10.0  # initial width of a bucket, in seconds
 
 
 class Counts(msgspec.Struct):
-    """Counts of rounds by time, and of disagreements, in bounded memory.
+    """Counts of rounds over time, and of disagreements, in bounded memory.
 
     Time is divided into buckets of equal width. Beyond `MAX_BUCKETS` of them, adjacent buckets are
     merged and the width doubles.
@@ -85,7 +85,7 @@ class Counts(msgspec.Struct):
         self.unmatched_labels = 0 if matched else self.unmatched_labels + 1
 
     def add_outputs(self, outputs: list[bytes]) -> None:
-        """Count the disagreements of a round that was learned from."""
+        """Count which arms disagreed in a round that the policy learned from."""
         self.outputs_total += 1
         n_arms = len(self.stops_total)
         for j in range(1, len(outputs)):

@@ -91,7 +91,7 @@ class Ledger:
         return self.first + len(self.status)
 
     def id(self, number: int) -> str:
-        """Return the id of a round in the API."""
+        """Return the id by which the API refers to a round."""
         return f"{number}-{(number * 2654435761 ^ self._salt) >> 7 & 0xFFFFF:05x}"
 
     def number(self, text: str) -> int:
@@ -133,7 +133,7 @@ class Ledger:
             self._expire()
 
     def end(self, number: int, position: int) -> None:
-        """Mark an open round as learned."""
+        """Mark an open round as ended and learned from."""
         row = self.row(number)
         self.status[row], self.ended_at[row] = LEARNED, position
         self.learned += 1
@@ -167,7 +167,7 @@ class Ledger:
                 del column[: n * (self.n_arms if column is self.outputs else 1)]
 
     def digest(self, rows: int) -> bytes:
-        """Return a digest of the rounds up to a row, independent of how many are forgotten."""
+        """Return a digest of the rounds up to a row, no matter how many are forgotten."""
         digest, widths = self.forgotten, (1, 1, 1, self.n_arms, 1, 1)
         for k in range(0, rows, BLOCK):
             block = [

@@ -90,7 +90,7 @@ class State:
             del follows[name]
 
     def forget(self, log_start: int) -> None:
-        """Forget rounds whose events come before ``log_start``, because they were compacted."""
+        """Forget rounds whose events before ``log_start`` were compacted away."""
         self.log_start = log_start
         for cascade in self.followed():
             try:
@@ -161,5 +161,5 @@ class State:
 
 
 def request_digest(request: CascadeSpec | RoundRequest | BatchRequest) -> bytes:
-    """Return a digest of a request, which identifies repeats."""
+    """Return a digest of a request, by which repeats are recognised."""
     return hashlib.blake2b(canonical_json(request), digest_size=16).digest()

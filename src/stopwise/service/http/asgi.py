@@ -44,7 +44,7 @@ class Scope:
 
 
 class Headers:
-    r"""Request headers with the methods of RSGI, which hide values that are not ASCII.
+    r"""Request headers with the methods of RSGI headers; values that are not ASCII are hidden.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class Protocol:
         self._body = body
 
     def response_stream(self, status: int, headers: Pairs) -> "Protocol":
-        """Set the status and headers of a streamed response; return the object that sends it."""
+        """Set the status and headers of a streamed response; return the object that sends parts."""
         pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         self._head = {"type": "http.response.start", "status": status, "headers": pairs}
         return self
@@ -127,7 +127,7 @@ class Protocol:
             raise RuntimeError(reason) from None
 
     async def finish(self) -> None:
-        """Send the end of the response; the server cuts off a broken stream instead."""
+        """End the response; if its stream is broken, the server closes the connection instead."""
         if not self._broken:
             await self._send_head()
             await self._send({"type": "http.response.body", "body": self._body, "more_body": False})

@@ -105,7 +105,7 @@ class Keys:
             self._take_token(key.id, key.rate)
 
     def check_rights(self, key: Key, scope: Scope | None, cascade: str | None) -> None:
-        """Check the scope and the cascades of a key; raise `Forbidden` if one is missing."""
+        """Raise `Forbidden` if a key does not have a scope, or may not use a cascade."""
         if scope is not None and not key.allows(scope):
             scopes = ", ".join(key.scopes)
             raise Forbidden(

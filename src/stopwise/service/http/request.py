@@ -237,7 +237,7 @@ def read_json(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
     except RecursionError:
         raise _too_deep() from None
     names = [string for string, colon in _STRING.findall(body) if colon]
-    if b"\\" in body or len(set(names)) < len(names):  # perhaps in one object
+    if b"\\" in body or len(set(names)) < len(names):  # possibly within one object
         _check_duplicate_fields(body)
     if isinstance(value, CascadeSpec):
         _check_depth(value.features, "features")

@@ -10,7 +10,7 @@ MAX_PATH = 200  # logged characters of a path, whose length the client chooses
 
 
 def is_logged(log_requests: str, status: int) -> bool:
-    """Return whether the setting ``log_requests`` logs a request with this status."""
+    """Return whether the setting ``log_requests`` includes requests with this status."""
     failed = log_requests == "failed" and status >= 400 and status not in FLOODS
     return failed or log_requests == "all"
 

@@ -255,7 +255,7 @@ async def label_requests(app: "App", request: Request) -> Reply:
 
 @_get("/v1/state", "admin", m.StateAnswer, "The state of this replica.")
 async def state(app: "App", request: Request) -> Reply:
-    """Show the position in the log and the digest of the state, which is equal on all replicas."""
+    """Show the position in the log and a digest of the state; replicas can be compared by it."""
     check_unrestricted(request)
     return 200, await app.service.state_hash()
 

@@ -57,7 +57,7 @@ class Reloader:
             pause = min(max(FIRST_PAUSE, 2 * self._pauses.get(name, 0.0)), LONGEST_PAUSE)
             fields = {"cascade": name, "reason": str(error), "pause": pause}
             traceback = None if isinstance(error, StopwiseError) else error
-            LOG.error("a failed cascade could not be reloaded", extra=fields, exc_info=traceback)
+            LOG.error("cannot reload a failed cascade", extra=fields, exc_info=traceback)
         else:
             seconds = time.monotonic() - began
             pause = min(PAUSE_FACTOR * seconds, LONGEST_PAUSE)

@@ -15,7 +15,7 @@ from stopwise.text import suggestion
 
 
 class Start(msgspec.Struct, frozen=True):
-    """The range of a log and the state before it."""
+    """The range of events in a log, and the state before them."""
 
     state: State  # empty, or from the oldest snapshot of a compacted log
     first: int  # position of the first event; end + 1 if there are none
@@ -78,7 +78,7 @@ async def checked_blocks(store: EventStore, start: Start) -> AsyncIterator[Block
 
 
 def select_cascade(state: State, name: str | None) -> ServedCascade:
-    """Return a cascade by name, or the only one."""
+    """Return the cascade with a name; without a name, the only cascade."""
     if name is None and len(state.order) == 1:
         return state.order[0]
     cascade = state.cascades.get(name or "")

@@ -80,7 +80,7 @@ class EventStore(ABC):
         """Store a snapshot part by part, between commits; then keep only the newest ``keep``."""
 
     async def claim_snapshot(self) -> bool:
-        """Acquire the right to write a snapshot until `close`; return False if it is taken."""
+        """Acquire the right to write a snapshot until `close`; return False if another has it."""
         return True
 
     @abstractmethod
