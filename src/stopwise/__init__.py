@@ -1,8 +1,8 @@
 """Stopwise learns, online and without labels, how deep to go in a cascade.
 
-Use ``import stopwise as sw`` for cascades and policies; `stopwise.research` has environments,
-comparators and experiments. Modules are loaded when a name is first used, which keeps
-``import stopwise`` fast.
+``import stopwise as sw`` provides cascades and policies; `stopwise.research` provides environments,
+comparators and experiments. Modules are loaded when one of their names is first used, so that
+``import stopwise`` is fast.
 """
 
 from typing import TYPE_CHECKING

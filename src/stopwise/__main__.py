@@ -2,5 +2,5 @@
 
 from stopwise.cli.main import main
 
-if __name__ == "__main__":  # worker processes import this file
+if __name__ == "__main__":  # worker processes import this file, too
     main()

@@ -9,9 +9,9 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def canonical_json(value: object) -> bytes:
-    """Return the canonical JSON of a value: sorted names, no white space, 3.0 written as 3.
+    """Return the canonical JSON of a value: sorted keys, no whitespace, and 3.0 written as 3.
 
-    Values are equal if and only if their canonical forms are; True differs from 1.
+    Two values are equal if and only if their canonical JSON is equal; True differs from 1.
 
     Examples
     --------
@@ -22,7 +22,7 @@ def canonical_json(value: object) -> bytes:
 
 
 def canonical_value(value: Any) -> Any:
-    """Return a JSON value with integral floats as integers.
+    """Return a JSON value in which floats without a fractional part are integers.
 
     Examples
     --------

@@ -17,31 +17,32 @@ from stopwise.errors import CostUnitWarning, InvalidCascadeError, InvalidStopErr
 from stopwise.records import Decision
 from stopwise.text import suggestion
 
-# Relative tolerance of `differences`: costs computed from cumulative costs differ from the original
-# costs by rounding errors.
+# Relative tolerance of `differences`, because costs computed from cumulative costs have rounding
+# errors.
 SAME_COST = 1e-12
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Cascade:
-    """Arms 0..K−1 in order; running arm i requires running, and paying for, all arms before it.
+    """Arms 0 … K−1 in order; running arm i requires running and paying for all arms before it.
 
         Cᵢ = c₀ + … + cᵢ,   cumulative[i] = λᵢ·Cᵢ,   gaps[i, j] = cumulative[j] − cumulative[i]
 
-    The loss of stopping at arm i is γᵢ(x) + λᵢ·Cᵢ (the paper, Problem setting). The trade-off
-    weights λᵢ convert money to error probability; only ``cumulative`` and ``gaps`` include them.
-    The arguments are also attributes, with one value for each of the ``n_arms`` arms.
+    The loss of stopping at arm i is γᵢ(x) + λᵢ·Cᵢ, where γᵢ(x) is the arm's error probability (the
+    paper, Problem setting). The trade-off weights λᵢ convert money to error probability; only
+    ``cumulative`` and ``gaps`` include them. Every argument is also an attribute, with one value
+    for each of the ``n_arms`` arms.
 
-    A cascade is immutable and hashable, and compares by value.
+    A cascade is immutable, hashable and compared by value.
 
     Parameters
     ----------
     costs : array_like of shape (K,)
-        The cost cᵢ ≥ 0 of running arm i alone. At least two arms.
+        The cost cᵢ ≥ 0 of running arm i alone, for at least two arms.
     names : sequence of str, optional
         Unique names; "arm 0", "arm 1", … by default.
     tradeoff : float or array_like of shape (K,), optional
-        The weights λᵢ > 0, for all arms or for each; 1 by default.
+        The weights λᵢ > 0, either one for all arms or one per arm; 1 by default.
 
     Examples
     --------
@@ -58,7 +59,7 @@ class Cascade:
     tradeoff: Floats
     cumulative: Floats
     gaps: Floats
-    _totals: Floats  # Cᵢ before the trade-off
+    _totals: Floats  # Cᵢ, without trade-off weights
 
     def __init__(
         self,
@@ -80,8 +81,8 @@ class Cascade:
     ) -> "Cascade":
         """Create a cascade from the total cost of stopping at each arm, before any trade-off.
 
-        ``cumulative`` are the Cᵢ, non-negative and non-decreasing; they are stored exactly, and
-        ``costs`` are their differences.
+        ``cumulative`` contains the Cᵢ, which must be non-negative and non-decreasing. They are
+        stored exactly; ``costs`` are computed as their differences.
 
         Examples
         --------
@@ -94,7 +95,7 @@ class Cascade:
             i = int(decreases[0])
             raise InvalidCascadeError(
                 f"cumulative must not decrease, got {totals[i]:g} for arm {i} and "
-                f"{totals[i + 1]:g} for arm {i + 1}; for the costs of single arms, use "
+                f"{totals[i + 1]:g} for arm {i + 1}; if these are the costs of single arms, use "
                 "Cascade(costs)"
             )
         cascade = object.__new__(cls)
@@ -107,8 +108,8 @@ class Cascade:
     ) -> "Cascade":
         """Create a cascade from prices and the cost of one wrong answer, in the same currency.
 
-        ``prices`` are the prices of running each arm alone; ``error_cost`` is the cost of one wrong
-        answer, or what you would pay to prevent it.
+        ``prices`` contains the price of running each arm alone. ``error_cost`` is the cost of one
+        wrong answer, or the amount that you would pay to prevent one.
 
         Examples
         --------
@@ -121,7 +122,7 @@ class Cascade:
     def decision(self, stop: int, rule_stop: int | None = None) -> Decision:
         """Return the decision to stop at an arm.
 
-        ``rule_stop`` is where the rule itself stops, if the round continues from there at random.
+        ``rule_stop`` is the rule's own stop, if the round continues beyond it at random.
 
         Examples
         --------
@@ -138,7 +139,7 @@ class Cascade:
         names: Sequence[str] | None,
         tradeoff: ArrayLike | None,
     ) -> None:
-        """Set the frozen fields from checked costs."""
+        """Set the frozen fields from costs that have been checked."""
         k = len(costs)
         if k < 2:
             raise InvalidCascadeError(f"a cascade needs at least two arms, got {k}")
@@ -168,7 +169,7 @@ class Cascade:
             warnings.warn(f"{warning}; {advice}", CostUnitWarning, stacklevel=3)
 
     def index(self, arm: str | SupportsIndex) -> int:
-        """Return the 0-based position of an arm, from its name or position."""
+        """Return the 0-based position of an arm, which is passed by name or position."""
         if isinstance(arm, str):
             if arm not in self.names:
                 raise InvalidStopError(f"unknown arm {arm!r}; {suggestion(arm, self.names)}")
@@ -193,10 +194,10 @@ class Cascade:
         return list(combinations(range(self.n_arms), 2))
 
     def differences(self, other: "Cascade") -> list[str]:
-        """Describe each difference between this cascade and another one, this one first.
+        """Describe each difference between this cascade and another one, with this one first.
 
-        Rounding errors are ignored, so the list can be empty for unequal cascades, such as one
-        created from costs and one from cumulative costs.
+        Rounding errors are ignored. The list can therefore be empty for unequal cascades, such as
+        one created from costs and one created from cumulative costs.
 
         Examples
         --------
@@ -209,7 +210,7 @@ class Cascade:
         for i in range(min(self.n_arms, other.n_arms)):
             if self.names[i] != other.names[i]:
                 differences.append(f"name of arm {i}: {self.names[i]!r} vs {other.names[i]!r}")
-            # Tiny costs are compared at the scale of the complete cascade.
+            # The tolerance is relative to the total cost, so tiny costs need not match exactly.
             cost_tolerance = SAME_COST * max(self._totals[-1], other._totals[-1])
             for quantity, mine, its, tolerance in (
                 ("cost", self.costs[i], other.costs[i], cost_tolerance),
@@ -221,7 +222,7 @@ class Cascade:
         return differences
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values for `from_dict`."""
+        """Return the cascade as plain JSON values, from which `from_dict` restores it."""
         return {
             "names": list(self.names),
             "costs": self.costs.tolist(),
@@ -231,11 +232,11 @@ class Cascade:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Cascade":
-        """Restore a cascade exactly from `to_dict`."""
+        """Restore a cascade exactly from the values of `to_dict`."""
         expected = {"names", "costs", "totals", "tradeoff"}
         if set(values) != expected:
             raise InvalidCascadeError(
-                f"a stored cascade must have the keys {sorted(expected)}, got {sorted(values)}"
+                f"a saved cascade must have the keys {sorted(expected)}, got {sorted(values)}"
             )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CostUnitWarning)  # issued when it was created
@@ -243,7 +244,7 @@ class Cascade:
             by_costs = cls(values["costs"], values["names"], values["tradeoff"])
             by_totals = cls.from_cumulative(values["totals"], values["names"], values["tradeoff"])
             if by_costs.differences(by_totals):
-                raise InvalidCascadeError("the stored costs do not add up to the stored totals")
+                raise InvalidCascadeError("the saved costs do not add up to the saved totals")
             cascade = object.__new__(cls)
             cascade._fill(by_costs.costs, by_totals._totals, by_costs.names, by_costs.tradeoff)
             return cascade
@@ -258,7 +259,7 @@ class Cascade:
         return hash(self._content())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as plain values, because unpickled arrays would be writable."""
+        """Pickle plain values, because unpickled arrays would be writable."""
         return Cascade.from_dict, (self.to_dict(),)
 
     def __repr__(self) -> str:
@@ -270,7 +271,7 @@ class Cascade:
 
 
 def cost_unit_warning(names: Sequence[str], cumulative: ArrayLike) -> str:
-    """Return a warning if an arm costs more than one wrong answer, else an empty string."""
+    """Return a warning if an arm costs more than one wrong answer, otherwise an empty string."""
     steps = np.diff(cumulative, prepend=0.0)
     i = int(np.argmax(steps > 1))
     costs = f"running arm {names[i]!r} costs as much as {steps[i]:g} wrong answers"
@@ -283,7 +284,9 @@ def _checked_names(names: Sequence[str], n_arms: int) -> tuple[str, ...]:
         raise InvalidCascadeError(f"names must be a list of strings, got the string {names!r}")
     values = cast("tuple[object, ...]", tuple(names))
     if len(values) != n_arms:
-        raise InvalidCascadeError(f"names must have one name per cost, {n_arms}, got {len(values)}")
+        raise InvalidCascadeError(
+            f"names must contain one name per arm ({n_arms}), got {len(values)} names"
+        )
     for i, name in enumerate(values):
         if not isinstance(name, str) or not name.strip():
             raise InvalidCascadeError(f"names[{i}] must be a non-empty string, got {name!r}")

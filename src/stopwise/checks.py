@@ -1,4 +1,4 @@
-"""Argument checks: each returns the value in a normal form, or raises."""
+"""Argument checks: each function returns the value in a normal form, or raises an error."""
 
 import math
 import re
@@ -14,9 +14,9 @@ from stopwise.text import shorten
 
 Error: TypeAlias = type[InvalidInputError]
 
-ENOUGH = 30  # labelled rounds before a warning (heuristic: normal intervals hold from here)
+ENOUGH = 30  # labelled rounds before a warning (heuristic: from here on, normal intervals hold)
 FLOAT64 = np.dtype(np.float64)
-NOT_NUMBERS = (bool, np.bool_, str, bytes)  # which float() or int() would accept
+NOT_NUMBERS = (bool, np.bool_, str, bytes)  # types that float() or int() would accept
 
 
 def real(
@@ -29,7 +29,7 @@ def real(
     most: float | None = None,
     error: Error = InvalidParameterError,
 ) -> float:
-    """Return a finite float within the limits; rejects strings and booleans."""
+    """Return a finite float within the limits; reject strings and booleans."""
     try:
         v = math.nan if isinstance(value, NOT_NUMBERS) else float(cast(Any, value))
     except (TypeError, ValueError, OverflowError):
@@ -48,7 +48,7 @@ def real(
 def _range(
     above: float | None, least: float | None, below: float | None, most: float | None
 ) -> str:
-    """Return "a number in (0, 1]", "a number >= 0" or "a finite number"."""
+    """Describe the limits, for example as "a number in (0, 1]" or "a number >= 0"."""
     low = least if above is None else above
     high = most if below is None else below
     if low is not None and high is not None:
@@ -63,11 +63,13 @@ def _range(
 
 
 def size_in_bytes(name: str, value: object) -> int:
-    """Return a size such as "256 MB", or a number of bytes, in bytes."""
+    """Convert a size such as "256 MB", or a number of bytes, to bytes."""
     units = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?B?)\s*", str(value).upper())
     if match is None or isinstance(value, bool) or match[2] not in units:
-        raise InvalidParameterError(f'{name} must be a size such as "256 MB", got {value!r}')
+        raise InvalidParameterError(
+            f'{name} must be a size such as "256 MB" or a number of bytes, got {value!r}'
+        )
     amount, unit = match.groups()
     return int(float(amount) * units[unit])
 
@@ -79,7 +81,7 @@ def integer(
     most: int | None = None,
     error: Error = InvalidParameterError,
 ) -> int:
-    """Return an integer within the limits; accepts 2.0, as in JSON, but not True."""
+    """Return an integer within the limits; accept 2.0, as in JSON, but not True."""
     number = _as_integer(value)
     if number is None or number < least or (most is not None and number > most):
         limits = f">= {least}" if most is None else f"from {least} to {most}"
@@ -88,7 +90,7 @@ def integer(
 
 
 def _as_integer(value: object) -> int | None:
-    if type(value) is int:  # not bool
+    if type(value) is int:  # excludes bool
         return value
     if isinstance(value, NOT_NUMBERS):
         return None
@@ -100,12 +102,12 @@ def _as_integer(value: object) -> int | None:
 
 
 def checked_seed(seed: int) -> int:
-    """Return a seed as a plain integer."""
+    """Return a seed as a Python integer; raise if it is out of range."""
     return integer("seed", seed, most=(1 << 63) - 1)
 
 
 def choice(name: str, value: object, options: Iterable[str]) -> str:
-    """Return a value that must be in a set of strings."""
+    """Return a value; raise if it is not one of the options."""
     options = tuple(options)
     if value not in options:
         listed = " or ".join(f'"{option}"' for option in options)
@@ -114,20 +116,20 @@ def choice(name: str, value: object, options: Iterable[str]) -> str:
 
 
 def numbers(name: str, values: ArrayLike, error: Error = InvalidParameterError) -> Floats:
-    """Return a float64 array; copies only other types."""
+    """Return values as a float64 array; copy them only if their type differs."""
     try:
         array = np.asarray(values)
         if array.dtype is FLOAT64:
             return array
-        # Text is rejected even where numpy could parse it, since it signals unprepared data.
-        # Object arrays come from tables of mixed columns and may contain only numbers.
+        # Text is rejected even if numpy could parse it, since it signals unprepared data. Object
+        # arrays are accepted, since tables with mixed columns may contain only numbers.
         text = array.dtype.kind == "O" and any(isinstance(v, str | bytes) for v in array.flat)
         if array.dtype.kind not in "biufO" or text:
             raise TypeError(f"type {array.dtype}")
-        with np.errstate(over="ignore"):  # a long double may become inf
+        with np.errstate(over="ignore"):  # a long double may overflow to inf
             return array.astype(np.float64)
     except (TypeError, ValueError) as reason:
-        raise error(f"{name} must be numbers ({reason})") from None
+        raise error(f"{name} must contain only numbers ({reason})") from None
 
 
 def vector(
@@ -139,9 +141,9 @@ def vector(
     least: float | None = None,
     error: Error = InvalidParameterError,
 ) -> Floats:
-    """Return a new 1-d array of numbers within the limits; ``size`` broadcasts a scalar."""
+    """Return a new 1-d array of numbers within the limits; broadcast a scalar to ``size``."""
     limits: Any = {"above": above, "least": least, "error": error}
-    items = np.array(values, dtype=object)  # objects keep True and 1 apart
+    items = np.array(values, dtype=object)  # dtype object, so that True is not converted to 1
     if items.ndim == 0 and size is not None:
         return np.full(size, real(name, items.item(), **limits))
     if items.ndim != 1 or size not in (None, items.size):
@@ -160,12 +162,14 @@ def table(name: str, values: ArrayLike, error: Error = InvalidParameterError) ->
         )
     if not np.isfinite(array).all():
         row, column = np.argwhere(~np.isfinite(array))[0].tolist()
-        raise error(f"{name} must be finite; row {row}, column {column} is {array[row, column]}")
+        raise error(
+            f"{name} must be finite, got {array[row, column]} in row {row}, column {column}"
+        )
     return array
 
 
 def as_table(values: ArrayLike) -> NDArray[Any]:
-    """Return values as an array without converting them: "1" and 1 must stay different."""
+    """Return values as an array without converting them, so that "1" and 1 stay different."""
     if isinstance(values, np.ndarray):
         return cast(NDArray[Any], values)
     return np.array(values, dtype=np.object_)
@@ -188,7 +192,7 @@ def comparable(output: object) -> bool:
 
 
 def unlike_labels(equal: bool, rows: int, label: str, output: str) -> str | None:
-    """Return a warning if no label of many is ``equal`` to any output, else None."""
+    """Return a warning if there are many labels but none is ``equal`` to any output."""
     if equal or rows < ENOUGH:
         return None
     return (
@@ -198,7 +202,7 @@ def unlike_labels(equal: bool, rows: int, label: str, output: str) -> str | None
 
 
 def short_repr(value: object) -> str:
-    """Return the repr of any value, in at most 80 characters."""
+    """Return the repr of any value, shortened to at most 80 characters."""
     try:
         text = repr(value)
     except Exception:

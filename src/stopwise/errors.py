@@ -2,11 +2,11 @@
 
 
 class StopwiseError(Exception):
-    """Base class of all exceptions of Stopwise."""
+    """Base class of all Stopwise exceptions."""
 
 
 class InvalidInputError(StopwiseError, ValueError):
-    """An invalid argument; the message names it."""
+    """An invalid argument, which the message names."""
 
 
 class InvalidCascadeError(InvalidInputError):
@@ -18,10 +18,10 @@ class InvalidParameterError(InvalidInputError):
 
 
 class InvalidContextError(InvalidInputError):
-    """A context with the wrong dimension, not finite, or outside the bound of its feature map.
+    """A context that has the wrong dimension, is not finite, or exceeds its feature map's bound.
 
-    If a single value is invalid, ``coordinate`` is its index, ``problem`` describes it, ``advice``
-    says what to do in Python, and ``row`` is the row of a table.
+    If a single value is invalid, ``coordinate`` is its index, ``problem`` describes the error,
+    ``advice`` says how to fix it in Python, and ``row`` is the row if contexts are a table.
     """
 
     coordinate: int | None = None
@@ -51,15 +51,15 @@ class InvalidContextError(InvalidInputError):
 
 
 class InvalidFeaturesError(InvalidInputError):
-    """A feature map returned a wrong shape, a value that is not finite, or a norm above 1."""
+    """A feature map returned features of the wrong shape, not finite, or with a norm above 1."""
 
 
 class InvalidOutputsError(InvalidInputError):
-    """Invalid outputs: a wrong number of them, unhashable values, or NaN."""
+    """Invalid outputs: the wrong number of outputs, unhashable values, or NaN."""
 
 
 class InvalidStopError(InvalidInputError):
-    """An arm that does not exist; arms count from 0."""
+    """An arm that does not exist; arms are numbered from 0."""
 
 
 class InvalidLogError(InvalidInputError):
@@ -71,7 +71,7 @@ class PersistenceError(StopwiseError):
 
 
 class CorruptFileError(PersistenceError):
-    """A file that is truncated, damaged (wrong checksum) or not a Stopwise policy."""
+    """A file that is truncated, is damaged (wrong checksum), or is not a Stopwise policy."""
 
 
 class UnsupportedVersionError(PersistenceError):
@@ -79,7 +79,7 @@ class UnsupportedVersionError(PersistenceError):
 
 
 class CascadeMismatchError(PersistenceError):
-    """A file saved for another cascade; its estimates apply only to the saved arms."""
+    """A file saved for another cascade, whose estimates apply only to the saved arms."""
 
 
 class FeaturesMismatchError(PersistenceError):
@@ -87,19 +87,19 @@ class FeaturesMismatchError(PersistenceError):
 
 
 class TruthRequiredError(StopwiseError):
-    """A comparator, such as an oracle, was called without the truth."""
+    """A comparator, such as an oracle, was called without the ground truth that it requires."""
 
 
 class LabelsNotSupportedError(StopwiseError):
-    """A label for a policy that does not learn from labels."""
+    """A label was passed to a policy that does not learn from labels."""
 
 
 class FinalPolicyError(StopwiseError, TypeError):
-    """A subclass of a built-in policy; subclass `Policy`, or delegate to a policy."""
+    """A built-in policy was subclassed; subclass `Policy` instead, and delegate to the built-in."""
 
 
 class PolicyCheckError(StopwiseError, AssertionError):
-    """A policy that does not follow the protocol; the message says what was expected."""
+    """A policy does not follow the protocol; the message says what was expected."""
 
 
 class _UnknownNameError(StopwiseError, KeyError):
@@ -124,12 +124,12 @@ class MissingPackageError(StopwiseError, ImportError):
 
     @classmethod
     def of(cls, purpose: str, package: str, extra: str) -> "MissingPackageError":
-        """Return the error, with the command that installs an extra of this package."""
+        """Return an error that states the command to install an extra of Stopwise."""
         return cls(f"{purpose} needs {package}: pip install 'stopwise[{extra}]'")
 
 
 class StoreError(StopwiseError):
-    """The event log cannot be reached, read or written: a full disk, a database that is down."""
+    """The event log is unavailable, for example because a disk is full or a database is down."""
 
 
 class CostUnitWarning(UserWarning):
@@ -137,26 +137,27 @@ class CostUnitWarning(UserWarning):
 
 
 class WideFeaturesWarning(UserWarning):
-    """So many features that rounds become slow; the message estimates the time."""
+    """A policy has so many features that rounds are slow; the message estimates the time."""
 
 
 class LabelWarning(UserWarning):
-    """The labels of a run teach the policy nothing; the message says why."""
+    """A policy cannot learn from the labels of a run; the message says why."""
 
 
 class StageFailureWarning(UserWarning):
-    """Most rounds of a `Runner` end because a stage fails; the message names stage and error."""
+    """Most of a `Runner`'s rounds end because a stage fails; the message names stage and error."""
 
 
 class CorruptLogError(StopwiseError):
-    """A damaged event log, or one from which acknowledged events are missing."""
+    """An event log that is damaged or lacks acknowledged events."""
 
 
 class ServiceError(StopwiseError):
     """A service rejected a request, or could not be reached.
 
-    ``status`` is the HTTP status (0 without a response), ``code`` the machine-readable reason, such
-    as "unknown_round", "unreachable" or "timeout", and ``field`` the invalid field of the body.
+    ``status`` is the HTTP status, or 0 without a response. ``code`` is the machine-readable reason,
+    such as "unknown_round", "unreachable" or "timeout". ``field`` is the invalid field of the
+    request body, if any.
     """
 
     def __init__(

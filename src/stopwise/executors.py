@@ -16,20 +16,20 @@ from stopwise.text import suggestion
 T = TypeVar("T")
 Arguments: TypeAlias = tuple[Any, ...]
 
-# Tasks submitted ahead per worker (heuristic): enough to keep workers busy, few enough that results
-# waiting to be stored do not fill the memory.
+# Unfinished tasks per worker (heuristic): enough to keep workers busy, but few enough that results
+# which have yet to be stored do not fill the memory.
 AHEAD = 3
 
 
 class Executor(ABC):
-    """Run tasks on workers and yield results as they finish, in any order.
+    """Run tasks on workers and yield each result as soon as its task finishes, in any order.
 
-    A context manager; leaving it stops the workers.
+    An executor is a context manager; leaving it stops the workers.
     """
 
     jobs: int
-    runs_per_task: int = 10  # of a campaign (heuristic: makes sending a task cheap)
-    _stop: Event  # set to stop the tasks in progress of the last `run`
+    runs_per_task: int = 10  # runs of a campaign (heuristic: makes sending a task cheap)
+    _stop: Event  # set to stop the last `run`'s tasks in progress
 
     @abstractmethod
     def close(self) -> None:
@@ -43,9 +43,10 @@ class Executor(ABC):
         return self.jobs
 
     def run(self, work: Callable[..., T], tasks: Iterable[Arguments]) -> Generator[T, None, None]:
-        """Call a function with the arguments of each task; closing the generator cancels the rest.
+        """Call a function with each task's arguments; closing the generator cancels other tasks.
 
-        Threads pass one more argument, an event that is set when the result is no longer needed.
+        Thread executors pass an additional last argument, an event that is set when the result is
+        no longer needed.
         """
         queue = iter(tasks)
         waiting: set[Future[T]] = set()  # unfinished, or not yet yielded
@@ -57,7 +58,7 @@ class Executor(ABC):
                 if not waiting:
                     return
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-                # Failures come last: raising one must not lose finished results.
+                # Failures come last, because raising one must not lose finished results.
                 for future in sorted(done, key=lambda f: f.cancelled() or bool(f.exception())):
                     yield future.result()
                     waiting.discard(future)
@@ -74,9 +75,9 @@ class Executor(ABC):
 
 
 class ThreadExecutor(Executor):
-    """Threads of this process; the native engine releases the GIL.
+    """Run tasks in threads of this process; the native engine releases the GIL.
 
-    ``jobs`` is the number of threads, by default one for each processor.
+    ``jobs`` is the number of threads, by default one per processor.
     """
 
     runs_per_task = 1  # so that each run is stored as soon as it finishes
@@ -96,12 +97,12 @@ class ThreadExecutor(Executor):
 
 
 class DaskExecutor(Executor):
-    """A Dask cluster: many machines, or worker processes of this one.
+    """Run tasks on a Dask cluster of several machines, or in local worker processes.
 
-    Tasks of a lost worker are reassigned. All workers must run the same versions.
+    The tasks of a lost worker are reassigned. All workers must run the same versions.
 
-    ``address`` is the address of a scheduler, such as ``"tcp://10.0.0.5:8786"``. By default, a
-    local cluster is started with ``jobs`` workers, by default one for each processor.
+    ``address`` is the address of a scheduler, such as ``"tcp://10.0.0.5:8786"``. Without it, a
+    local cluster is started with ``jobs`` workers, by default one per processor.
     """
 
     def __init__(self, address: str | None = None, jobs: int | None = None) -> None:
@@ -116,7 +117,7 @@ class DaskExecutor(Executor):
             raise MissingPackageError.of("the Dask executor", "dask.distributed", "dask") from error
 
     def run(self, work: Callable[..., T], tasks: Iterable[Arguments]) -> Generator[T, None, None]:
-        """Call a function with the arguments of each task (see `Executor.run`)."""
+        """Call a function with each task's arguments (see `Executor.run`)."""
         try:
             yield from super().run(work, tasks)
         except (self._dask.KilledWorker, CancelledError, OSError) as error:
@@ -152,7 +153,7 @@ class DaskExecutor(Executor):
         return self._pool.submit(work, *task)  # an event cannot be sent to another process
 
     def workers(self) -> int:
-        """Return how many tasks the current workers run at the same time."""
+        """Return how many tasks run at the same time on the workers that are connected."""
         client: Any = self._client or self._start()
         return max(1, sum(client.nthreads().values()))  # may change at any time
 
@@ -169,7 +170,7 @@ def make_executor(
     if name != "threads":
         raise InvalidParameterError(f"unknown executor {name!r}; {suggestion(name, EXECUTORS)}")
     if address is not None:
-        raise InvalidParameterError(f"address requires the executor 'dask', got {name!r}")
+        raise InvalidParameterError(f"address requires executor 'dask', got executor {name!r}")
     return ThreadExecutor(jobs)
 
 

@@ -34,7 +34,7 @@ def write_file(target: Path, content: bytes) -> None:
     ...     Path(folder, "a.txt").read_bytes()
     b'abc'
     """
-    # Beside the target, because a rename across disks is not atomic.
+    # In the target's folder, because a rename across disks is not atomic.
     new = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
         new.write_bytes(content)
@@ -46,8 +46,8 @@ def write_file(target: Path, content: bytes) -> None:
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write several files into a folder, all or none; create the folder if necessary.
 
-    All are written to a temporary folder first, where a full disk or an interrupt does no harm,
-    and then renamed in order.
+    The files are first written to a temporary folder, where a full disk or an interrupt does no
+    harm, and then renamed in order.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     ['a.txt', 'b.txt']
     """
     created = [path for path in (folder, *folder.parents) if not path.exists()]
-    staging = folder / f".{os.getpid()}"  # inside: a rename across disks is not atomic
+    staging = folder / f".{os.getpid()}"  # here, as renaming across disks is not atomic
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
@@ -69,26 +69,26 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     finally:
         shutil.rmtree(staging, ignore_errors=True)
         for path in created:
-            with suppress(OSError):  # not empty after success
+            with suppress(OSError):  # after success, the folder is not empty
                 path.rmdir()
 
 
 @contextmanager
 def private_file(target: Path) -> Generator[Path, None, None]:
-    """Yield a temporary path that replaces the target at the end; follows symbolic links.
+    """Yield a temporary path whose file replaces the target when the block ends.
 
-    Only the owner can read the file.
+    Only the owner can read the file. Symbolic links are followed.
     """
     target = target.resolve()
     if not target.parent.is_dir():
-        raise InvalidParameterError(f"folder {target.parent} does not exist")
+        raise InvalidParameterError(f"folder {target.parent} does not exist; create it first")
     if target.exists() and not target.is_file():
         raise InvalidParameterError(f"{target} is not a regular file; choose another name")
     with TemporaryDirectory(prefix=".stopwise-", dir=target.parent) as staging:  # mode 0700
         path = Path(staging, target.name)
         try:
             yield path
-        except BaseException as error:  # drop notes that point to the temporary folder
+        except BaseException as error:  # drop notes that mention the temporary folder
             notes: list[str] = getattr(error, "__notes__", [])
             notes[:] = [note for note in notes if staging not in note]
             raise

@@ -14,7 +14,7 @@ from stopwise.errors import InvalidParameterError
 NORMAL = NormalDist()
 Z90, Z95 = NORMAL.inv_cdf(0.95), NORMAL.inv_cdf(0.975)
 
-# Nodes of Gauss–Legendre quadrature: exact to rounding for the density of t, which is smooth.
+# Nodes of Gauss–Legendre quadrature; for the smooth density of t, its error is below rounding.
 NODES = 80
 
 
@@ -25,7 +25,7 @@ class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
     ----------
     value, low, high : float
     n : int or None
-        The sample size, for Student's interval of a mean (`mean_interval`).
+        The sample size; None unless the interval is from `mean_interval`.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
         return Interval(-self.value, -self.high, -self.low, self.n)
 
     def stretched(self, factor: float) -> "Interval":
-        """Return the interval with the distances from the value to both ends scaled by a factor.
+        """Return a copy whose ends are ``factor`` times as far from the value.
 
         Examples
         --------
@@ -73,7 +73,7 @@ class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
         return Interval(self.value, low, high, self.n)
 
     def clipped(self, least: float, most: float) -> "Interval":
-        """Return the interval with both ends clipped to the range from ``least`` to ``most``.
+        """Return a copy whose ends are clipped to the range from ``least`` to ``most``.
 
         Examples
         --------
@@ -87,7 +87,9 @@ class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def wilson(hits: float, n: float, z: float = Z95) -> Interval:
-    """Return a proportion with Wilson's interval, also valid at 0 and 1; (0, 1) if ``n`` is 0.
+    """Return the proportion ``hits`` / ``n`` with Wilson's interval.
+
+    The interval is valid even for proportions of 0 and 1. If ``n`` is 0, it is (0, 1).
 
     Examples
     --------
@@ -99,18 +101,18 @@ def wilson(hits: float, n: float, z: float = Z95) -> Interval:
     share, z2 = hits / n, z * z
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    # Rounding could move the ends away from exactly 0 and 1.
+    # Without this, rounding could move the ends away from exactly 0 and 1.
     low = 0.0 if hits == 0 else max(middle - half, 0.0)
     high = 1.0 if hits == n else min(middle + half, 1.0)
     return Interval(share, low, high)
 
 
 def widened_wilson(share: float, n: int, half_width: float, z: float = Z95) -> Interval:
-    """Return a proportion with Wilson's interval, widened for an independent second error.
+    """Return a proportion with Wilson's interval, widened by an independent second error.
 
-    ``half_width`` is that of the second error alone, at the same confidence. The distances to the
-    ends are combined as root sums of squares (R. G. Newcombe's square-and-add method, Statistics in
-    Medicine 17, 1998).
+    ``half_width`` is the half-width of the second error's own interval, at the same confidence. The
+    distances to the ends are combined as root sums of squares (R. G. Newcombe's square-and-add
+    method, Statistics in Medicine 17, 1998).
 
     Examples
     --------
@@ -128,7 +130,7 @@ def widened_wilson(share: float, n: int, half_width: float, z: float = Z95) -> I
 
 
 def normal_interval(value: float, error: float, z: float = Z95) -> Interval:
-    """Return an estimate with the interval of ``z`` standard errors around it.
+    """Return an estimate with an interval of ``z`` standard errors to either side.
 
     Examples
     --------
@@ -139,7 +141,7 @@ def normal_interval(value: float, error: float, z: float = Z95) -> Interval:
 
 
 def normal_mean(values: Floats, z: float = Z95) -> Interval:
-    """Return the mean of many independent values with its normal interval.
+    """Return the mean of many independent values with a normal interval.
 
     For small samples, use `mean_interval`.
 
@@ -153,9 +155,9 @@ def normal_mean(values: Floats, z: float = Z95) -> Interval:
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
-    """Return the mean of independent values with Student's interval, mean ± t_{n−1}·s/√n.
+    """Return the mean of independent values with Student's t interval, mean ± t_{n−1}·s/√n.
 
-    The interval of a single value is (−∞, ∞).
+    For a single value, the interval is (−∞, ∞).
 
     Examples
     --------
@@ -169,7 +171,7 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
 
 
 def student_half_width(table: Floats, confidence: float = 0.95) -> Floats:
-    """Return t_{n−1}·s/√n of every column of a table of n rows; ∞ for a single row.
+    """Return t_{n−1}·s/√n for each column of a table with n rows, or ∞ if n is 1.
 
     Examples
     --------
@@ -178,7 +180,7 @@ def student_half_width(table: Floats, confidence: float = 0.95) -> Floats:
     """
     n = len(table)
     if n == 0 or not np.isfinite(table).all():
-        raise InvalidParameterError("a mean needs at least one value, and all values finite")
+        raise InvalidParameterError("values must not be empty and must all be finite")
     t = t_quantile(confidence, max(n - 1, 1))
     half_width: Floats = np.full(table.shape[1:], np.inf)
     if n > 1:
@@ -188,11 +190,11 @@ def student_half_width(table: Floats, confidence: float = 0.95) -> Floats:
 
 @lru_cache(maxsize=1024)
 def t_quantile(confidence: float, freedom: int) -> float:
-    """Return the t with P(|T| ≤ t) = confidence for Student's T.
+    """Return the t for which P(|T| ≤ t) = confidence, where T has Student's t distribution.
 
-    ``freedom`` is the degrees of freedom, ν ≥ 1. With t = √ν·tan θ the density is cos^{ν−1}θ up to
-    a constant, which is smooth on a finite interval. It is integrated by Gauss–Legendre quadrature,
-    and the quantile is found by bisection in θ.
+    ``freedom`` is ν ≥ 1, the number of degrees of freedom. With t = √ν·tan θ, the density is
+    cos^{ν−1}θ up to a constant, which is smooth on a finite interval. It is integrated by
+    Gauss–Legendre quadrature, and the quantile is found by bisection in θ.
 
     Examples
     --------
@@ -202,7 +204,7 @@ def t_quantile(confidence: float, freedom: int) -> float:
     if not 0.0 < confidence < 1.0:
         raise InvalidParameterError(f"confidence must be in (0, 1), got {confidence!r}")
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    # ∫cosⁿ from 0 to π/2 by Wallis' product: factors (n−1)/n, from π/2 (n even) or 1 (n odd).
+    # ∫cosⁿ from 0 to π/2 by Wallis' product of (n−1)/n, which starts from π/2 (n even) or 1 (odd).
     factors = 1.0 - 1.0 / np.arange(3 - freedom % 2, freedom, 2)
     total = float(np.prod(factors)) * (math.pi / 2 if freedom % 2 else 1.0)
 
@@ -222,7 +224,7 @@ def t_quantile(confidence: float, freedom: int) -> float:
 
 
 def chi_square_critical_value(freedom: int, significance: float) -> float:
-    """Return the χ² critical value at a significance level (Wilson–Hilferty approximation).
+    """Return the critical value of χ² at a significance level (Wilson–Hilferty approximation).
 
     Examples
     --------

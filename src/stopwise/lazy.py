@@ -1,4 +1,4 @@
-"""Lazy imports: public names that load their module on first use."""
+"""Lazy imports: public names whose module is loaded on first use."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -8,10 +8,10 @@ from importlib import import_module
 def attach(
     package: str, modules: Mapping[str, str], *loaded: str
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` for a package.
+    """Return a package's ``__getattr__`` and ``__dir__`` for lazy imports.
 
-    ``modules`` maps each lazy name to its module; ``loaded`` are public names that the package
-    defines itself.
+    ``modules`` maps each lazy name to its module. ``loaded`` contains the public names that the
+    package defines itself.
     """
 
     def get(name: str) -> object:

@@ -1,4 +1,4 @@
-"""Progress callbacks of long operations."""
+"""Progress callbacks for long operations."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -7,7 +7,7 @@ Progress: TypeAlias = Callable[[str, int, int], object]  # called as progress(st
 
 
 def no_progress(stage: str, done: int, of: int) -> None:
-    """Report nothing: the default wherever a `Progress` is accepted.
+    """Do nothing; the default for parameters of type `Progress`.
 
     Examples
     --------

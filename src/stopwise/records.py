@@ -11,31 +11,33 @@ from stopwise.arrays import Bools, Disagreements, Floats, Ints
 
 
 def _probability(upper: float) -> str:
-    # Below 1e-12 it is a rounding error of 0.
+    # Values below 1e-12 are rounding errors of 0.
     return f"{min(upper, 1.0):.3g}" if upper > 1e-12 else "0"
 
 
 class PairEvidence(msgspec.Struct, frozen=True):
-    """One comparison of the stopping rule: whether continuing from one arm to another may pay off.
+    """One of a decision's comparisons: whether continuing from one arm to another may pay off.
 
     Attributes
     ----------
     first, second, gap : int, int, float
-        The arms i < j, and C_j − C_i, the additional cost of continuing to j.
+        The arms i < j, and C_j − C_i, the additional cost of continuing from i to j.
     disagreement, disagreement_ucb : float
-        p̂_ij(x), the estimated probability that their outputs differ, and p̃_ij(x), its upper bound,
-        which the rule compares. For `USSAnchor` and `research.Supervised`: differences of rates.
+        p̂_ij(x), the estimated probability that the arms' outputs differ, and p̃_ij(x), its upper
+        bound, which the rule compares. For `USSAnchor` and `research.Supervised`, these are
+        differences of disagreement or error rates.
     gap_won : bool
-        Whether continuing costs more than it could correct: gap > p̃·gain, directly or ``through``
-        an intermediate arm.
+        Whether continuing costs more than it could correct (gap > p̃·gain), either directly or
+        ``through`` an intermediate arm.
     gain : float
         An upper bound, learned from labels, on how much more often ``second`` is right than
-        ``first`` where they disagree; 1 without labels.
+        ``first`` when they disagree; 1 without labels.
     through : int or None
-        The intermediate arm k of a transitive win: neither i → k nor k → j is worth its cost.
+        The intermediate arm k if the gap won only transitively, because neither i → k nor k → j is
+        worth its cost.
     response : float
-        The share of requested labels for this pair that arrived, if missing labels increase the
-        gain; otherwise 1.
+        The share of this pair's requested labels that arrived, if missing labels increase the gain;
+        otherwise 1.
 
     Examples
     --------
@@ -55,7 +57,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
 
     @property
     def repair(self) -> float:
-        """The upper bound on what continuing could correct: p̃·gain."""
+        """The upper bound on the errors that continuing could correct: p̃·gain."""
         return self.disagreement_ucb * self.gain
 
     def __str__(self) -> str:
@@ -63,7 +65,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
         if (k := self.through) is not None:
             verdict += f": neither {self.first} → {k} nor {k} → {self.second} is"
         p = self.disagreement
-        estimate = "never seen" if math.isnan(p) else f"estimate {_probability(p)}"
+        estimate = "never observed" if math.isnan(p) else f"estimate {_probability(p)}"
         labels = f", labels show a gain of at most {self.gain:.3g}" if self.gain < 1 else ""
         if self.response < 1:
             labels += f", {100 * self.response:.0f} % of the requested labels arrived"
@@ -74,11 +76,11 @@ class PairEvidence(msgspec.Struct, frozen=True):
 
 
 class Change(NamedTuple):
-    """A detected change in how often two arms disagree (`Policy.watch`)."""
+    """A detected change in how often two arms disagree (`PairwisePolicy.watch`)."""
 
-    round: int  # estimated round of the change, as `Policy.rounds` counts
+    round: int  # estimated round of the change, as counted by the policy's `rounds`
     pair: tuple[int, int]
-    before: float  # expected disagreement on the latest contexts without the change
+    before: float  # disagreement to be expected on the latest contexts without the change
     after: float
     noticed: int  # the round after which the change was reported
 
@@ -97,22 +99,22 @@ class LabelCounts(NamedTuple):
     asked: int  # requested labels
     came: int  # received labels, requested or not
     missing: int  # requested but not received; counted as the worst possible label
-    fixed_depth: int | None  # the arm at which every round stops, if labels favour it over the rule
+    fixed_depth: int | None  # arm at which every round stops, if labels favour it over the rule
 
 
 class Decision(msgspec.Struct, frozen=True, eq=False):
-    """The decision for one context: the arm to stop at.
+    """The decision for one context: the arm at which to stop.
 
     Attributes
     ----------
     stop, arm : int, str
         0-based index and name of the last arm to run.
     cost : float
-        C_stop, the cost of all arms up to it.
+        C_stop, the total cost of all arms up to the stop.
     evidence : tuple of PairEvidence
-        The comparisons of every arm up to the stop with every deeper arm. They have exact estimates
-        until the policy learns again, and afterwards the estimates that proved the decision. Empty
-        for forced exploration and for policies that do not compare pairs.
+        The comparisons of every arm up to the stop with every deeper arm. Until the policy learns
+        again, they contain exact estimates; afterwards, the estimates that proved the decision.
+        Empty for forced exploration and for policies that do not compare pairs.
 
     Examples
     --------
@@ -131,17 +133,17 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def rule_stop(self) -> int:
-        """The stop of the rule; before ``stop`` if exploration continued the round."""
+        """The rule's own stop, which is before ``stop`` if exploration continued the round."""
         return self.stop if self.explored_from is None else self.explored_from
 
     @property
     def fixed_by_labels(self) -> bool:
-        """Whether every round stops at this arm because labels favour it over the rule."""
+        """Whether every round stops at the same arm, because labels favour it over the rule."""
         return bool(getattr(self.trace, "fixed_by_labels", False))
 
     @property
     def evidence(self) -> tuple[PairEvidence, ...]:
-        """The comparisons on which the decision is based (see the class)."""
+        """The comparisons on which the decision is based (see the class docstring)."""
         return () if self.explain is None else self.explain(self)
 
     def __eq__(self, other: object) -> bool:
@@ -200,20 +202,21 @@ class Round(msgspec.Struct, frozen=True):
     id, time : str, float
         A unique identifier, and the start time in seconds since 1970 (UTC).
     context : tuple of float
-        The initial context followed by the revealed numbers.
+        The initial context followed by the revealed values.
     outputs, answers : tuple
-        For each arm that answered, the canonical output that is compared, and the original answer.
+        For each arm that answered, the canonical output, which is compared, and the original
+        answer.
     stop : int or None
         The last arm that answered; None if no arm did.
     rule_stop : int
-        The stop of the rule. It differs from ``stop`` if exploration continued the round to the
-        last arm or if a stage failed.
+        The rule's own stop. It differs from ``stop`` if exploration continued the round to the last
+        arm, or if a stage failed.
     costs : tuple of float or None
         The actual cost of each call, if the stages report it.
     failure : Failure or None
         The failure that ended the round early, if any.
     request : LabelRequest or None
-        Set if the policy requests the label of the round.
+        The policy's request for the label of the round, if any.
     """
 
     id: str
@@ -244,22 +247,24 @@ class RecordedRounds(msgspec.Struct, frozen=True, eq=False):
     Attributes
     ----------
     contexts : ndarray of shape (n, context_dim)
-        One context per round, with 0 in place of numbers that stages did not reveal.
+        One context per round, with 0 in place of values that stages did not reveal.
     differ : ndarray of uint8, shape (n, K(K−1)/2)
         Whether each pair disagreed, in the order of ``cascade.pairs()``; 0 if unknown.
     answered : ndarray of int64, shape (n,)
-        The number of arms that answered, from arm 0 on.
+        The number of arms that answered; they are the first arms of the cascade.
     failed : ndarray of bool, shape (n,)
         Whether the next arm was called and failed.
     right : ndarray of bool, shape (n, K), or None
-        Whether each arm was right, for a policy with labels; read only where ``labelled``.
+        Whether each arm was right, for policies that learn from labels; only rounds in ``labelled``
+        are read.
     labelled : ndarray of bool, shape (n,), or None
-        Whether ``right`` is valid for all arms that answered. None if and only if ``right`` is.
+        Whether the round has a label, so that ``right`` is valid for all arms that answered. None
+        if and only if ``right`` is None.
 
     Examples
     --------
-    Two rounds of a cascade of two arms. The arms disagreed in the first, and the second arm was
-    right; in the second round only the first arm answered.
+    Two rounds of a cascade with two arms. In the first round, the arms disagreed and the second arm
+    was right; in the second round, only the first arm answered.
 
     >>> import numpy as np
     >>> import stopwise as sw
@@ -306,11 +311,11 @@ class Observation(msgspec.Struct, frozen=True, eq=False):
     Attributes
     ----------
     context : array_like or None
-        The initial and revealed context; None for a context-free policy.
+        The initial context followed by the revealed values; None for a context-free policy.
     stop, rule_stop : int
-        The last arm that answered, and the stop of the rule.
+        The last arm that answered, and the rule's own stop.
     differ : ndarray of bool, shape (stop + 1, stop + 1)
-        ``differ[i, j]``, for i < j: whether arms i and j disagreed.
+        ``differ[i, j]`` is whether arms i < j disagreed.
     """
 
     context: ArrayLike | None
@@ -325,7 +330,7 @@ class Label(msgspec.Struct, frozen=True, eq=False):
     Attributes
     ----------
     observation : Observation
-        The round.
+        The labelled round.
     right : tuple of bool
         Whether each arm that answered was right.
     request : LabelRequest or None

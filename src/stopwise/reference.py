@@ -1,8 +1,8 @@
-"""Reference implementation of USS-PD and USS-PD-λI in plain numpy, solving every regression.
+"""Reference implementation of USS-PD and USS-PD-λI in plain numpy, which solves every regression.
 
 Line numbers refer to the paper's pseudocode. The engine makes the same decisions faster and shares
-no code with this module; tests compare the two. Arms are numbered from 0. A context x is passed as
-its features φ = Φ(x), ‖φ‖ ≤ 1, which all pairs of arms share.
+no code with this module; tests compare the two. Arms are numbered from 0. Instead of a context x,
+functions take its features φ = Φ(x) with ‖φ‖ ≤ 1, which are the same for all pairs of arms.
 """
 
 import math
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 
 def sigmoid(z: Array) -> Array:
-    """μ(z) = 1/(1 + e⁻ᶻ) without overflow.
+    """Return μ(z) = 1/(1 + e⁻ᶻ), without overflow.
 
     >>> sigmoid(np.array([-1e6, 0.0, np.inf]))
     array([0. , 0.5, 1. ])
@@ -29,8 +29,9 @@ def sigmoid(z: Array) -> Array:
 def estimate(rows: Array, disagreed: Array, ridge: float, start: Array) -> Array:
     """Solve Σ_s (d_s − μ(φ_sᵀθ̂))·φ_s = ridge·θ̂, the paper's estimating equation for ridge → 0.
 
-    Damped Newton method. If a step v moves the φ_sᵀθ by at most r, then ln(1+r)/r·v decreases the
-    loss from any start, because |μ''| ≤ μ' (Sun and Tran-Dinh, 2019), and tends to the full step.
+    Uses a damped Newton method. If a step v changes no φ_sᵀθ by more than r, the damped step
+    ln(1+r)/r·v decreases the loss from any start, because |μ''| ≤ μ' (Sun and Tran-Dinh, 2019).
+    Damped steps tend to full steps.
 
     >>> estimate(np.ones((4, 1)), np.array([1.0, 0, 0, 0]), 1e-9, np.zeros(1)).round(6)  # ln(1/3)
     array([-1.098612])
@@ -51,7 +52,7 @@ def estimate(rows: Array, disagreed: Array, ridge: float, start: Array) -> Array
 def radius(
     n: float, d: int, n_arms: int, delta: float, sigma: float, kappa: float, lam: float, S: float
 ) -> float:
-    """Radius of the confidence ellipsoid around θ̂: α after n rounds or, if λ > 0, β.
+    """Return the radius of the confidence ellipsoid around θ̂: α after n rounds, or β if λ > 0.
 
         α = (2σ/κ)·√(d'/2·ln(1 + 2n/d') + ln(K²/2δ))               (Lemma "Confidence Ellipsoid")
         β = (2σ/κ)·√(d'/2·ln(1 + n/(d'λ)) + ln(K²/2δ)) + 2√λ·S     (appendix, its version for λI)
@@ -65,10 +66,10 @@ def radius(
 
 
 def norm(phi: Array, rows: Array) -> float:
-    """‖φ‖_{V⁻¹} for V = RᵀR, where R has the rows; infinite if φ is outside their span.
+    """Return ‖φ‖_{V⁻¹} for V = RᵀR, where R consists of the rows; ∞ if φ is outside their span.
 
-    Uses the singular values of R instead of the eigenvalues of V, which are their squares: V would
-    lose those below 1e-16 of the largest.
+    Uses the singular values of R, because the eigenvalues of V are their squares, of which those
+    below 1e-16 times the largest would be lost.
 
     >>> norm(np.array([1.0, 0.0]), np.array([[2.0, 0.0]])), norm(np.ones(2), np.array([[2.0, 0.0]]))
     (0.5, inf)
@@ -84,9 +85,10 @@ def norm(phi: Array, rows: Array) -> float:
 
 @dataclass
 class ReferenceUSSPD:
-    """USS-PD or, if ``lam`` > 0, USS-PD-λI, with V̄ = λI + V and β in place of V and α.
+    """USS-PD, or USS-PD-λI if ``lam`` > 0, with V̄ = λI + V and β in place of V and α.
 
-    The parameters are those of `stopwise.USSPD` and `stopwise.USSPDRidge`; ``cumulative`` is C.
+    ``cumulative`` contains the C_i; the other parameters are as in `stopwise.USSPD` and
+    `stopwise.USSPDRidge`.
 
     >>> policy = ReferenceUSSPD(np.array([0.1, 0.6]), n_features=1, forced_rounds=1)
     >>> policy.observe(np.ones(1), ["spam", "spam"])
@@ -106,7 +108,7 @@ class ReferenceUSSPD:
     transitive: bool = False
 
     def __post_init__(self) -> None:
-        """Start without observations."""
+        """Initialise the estimates without observations."""
         d, pairs = self.n_features, list(combinations(range(len(self.cumulative)), 2))
         self.rounds = 0
         self.rows = {pair: np.empty((0, d)) for pair in pairs}
@@ -116,7 +118,7 @@ class ReferenceUSSPD:
         self.theta_hat = {pair: np.zeros(d) for pair in pairs}
 
     def decide(self, phi: Array) -> int:
-        """I_t: the first arm i with C_j − C_i > p̃_ij for all j > i, else arm K (lines 2–10)."""
+        """Return I_t, the first arm i with C_j − C_i > p̃_ij for all j > i (lines 2–10)."""
         K = len(self.cumulative)
         if self.forced():
             return K - 1
@@ -126,7 +128,7 @@ class ReferenceUSSPD:
         return K - 1
 
     def passes(self, phi: Array, i: int, j: int) -> bool:
-        """C_j − C_i > p̃_ij or, if ``transitive``, (i, k) and (k, j) pass for some k in between."""
+        """Return whether C_j − C_i > p̃_ij or, if ``transitive``, (i, k) and (k, j) pass."""
         if self.cumulative[j] - self.cumulative[i] > self.disagreement_ucb(phi, i, j):
             return True
         between = range(i + 1, j) if self.transitive else ()
@@ -142,14 +144,14 @@ class ReferenceUSSPD:
             self.theta_hat[i, j] = estimate(rows, seen, self.ridge, self.theta_hat[i, j])
 
     def disagreement_ucb(self, phi: Array, i: int, j: int) -> float:
-        """p̃_ij = μ(φᵀθ̂_ij + α‖φ‖_{V⁻¹}), with the estimates of the last round (line 8)."""
+        """Return p̃_ij = μ(φᵀθ̂_ij + α‖φ‖_{V⁻¹}), with the previous round's estimates (line 8)."""
         n = len(self.rows[i, j]) if self.lam > 0 else self.rounds
         shape = n, self.n_features, len(self.cumulative)
         alpha = radius(*shape, self.delta, self.sigma, self.kappa, self.lam, self.S)
         return float(sigmoid(phi @ self.theta_hat[i, j] + alpha * norm(phi, self.root[i, j])))
 
     def forced(self) -> bool:
-        """Whether the next round runs every arm for any context (line 2)."""
+        """Return whether the next round runs every arm, regardless of its context (line 2)."""
         if self.forced_rounds != "auto":
             return self.rounds < self.forced_rounds
         level = 3 * self.lam or 1.0  # the lemmas require λ_min(V) ≥ 1 and λ_min(V̄ − λI) ≥ 2λ
@@ -157,7 +159,7 @@ class ReferenceUSSPD:
         return bool(least**2 < level * (1 - 1e-9))  # λ_min(V) = σ_min(R)²
 
     def closest(self, phi: Array) -> float:
-        """The smallest |min_{j>i} C_j − C_i − p̃_ij| in `decide`: its distance to a tie."""
+        """Return the smallest |min_{j>i} C_j − C_i − p̃_ij|, the distance of `decide` to a tie."""
         C, K, p = self.cumulative, len(self.cumulative), self.disagreement_ucb
         tried = range(0 if self.forced() else min(self.decide(phi) + 1, K - 1))
         margins = [[C[j] - C[i] - p(phi, i, j) for j in range(i + 1, K)] for i in range(K - 1)]

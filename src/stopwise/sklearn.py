@@ -1,5 +1,5 @@
 """A cascade of scikit-learn classifiers that is itself a scikit-learn classifier."""
-# scikit-learn has no type annotations, so strict checking reports only their absence.
+# scikit-learn has no type annotations, so strict type checking would only report their absence.
 # pyright: basic
 
 import threading
@@ -49,29 +49,30 @@ NO_Y = "fit requires y to be passed, but the target y is None; only prefit=True 
 
 
 class CascadeClassifier(ClassifierMixin, _BaseComposition):
-    """Run classifiers in order of cost, each only on the rows for which it is worth its cost.
+    """Runs classifiers in order of cost, each only on the rows for which it is worth its cost.
 
     Parameters
     ----------
     estimators : list of classifiers, or of (name, classifier)
-        In order of cost, the cheapest first. Parameters of named estimators can be set:
-        ``small__C=10``.
+        Classifiers in order of cost, the cheapest first. Parameters of named estimators can be set
+        as in ``set_params(small__C=10)``.
     costs : list of float, dict of float by name, or Cascade
-        The cost of running each estimator (not cumulative), in units of one wrong answer, or in the
-        currency of ``error_cost``. A `Cascade` has its own units.
+        The cost of running each estimator alone, in units of one wrong answer, or with
+        ``error_cost`` in the same currency. A `Cascade` has its own units.
     error_cost : float, optional
         The cost of one wrong answer, if ``costs`` are prices.
     policy : str or callable, optional
-        The policy that decides where to stop: a name in ``stopwise.POLICIES``, or a callable
-        ``(cascade, reveals=…, context_dim=…)``. By default `USSLaplace`, which learns from y, or
-        `USSAnchor` without y.
+        The policy that decides where to stop: a name in ``stopwise.POLICIES``, or a callable that
+        is called as ``policy(cascade, reveals=…, context_dim=…)``. By default, `USSLaplace`, which
+        learns from y, or `USSAnchor` if y is None.
     context : callable, optional
-        Returns a few numbers per row of X, known before the first estimator.
+        Function of X that returns a few numbers per row, as the context before the first estimator.
     prefit : bool
-        Whether the estimators are already fitted. `fit` then needs rows that they have not seen; y
+        Whether the estimators are already fitted. If so, pass `fit` rows that they have not seen; y
         may be None or contain None.
     cv : int or splitter
-        Cross-validation for the held-out answers from which the policy learns, unless ``prefit``.
+        Cross-validation that produces the held-out answers from which the policy learns; unused
+        with ``prefit``.
 
     Examples
     --------
@@ -145,52 +146,53 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         create = partial(make, kind) if isinstance(kind, str) else kind
         self.policy_ = create(cascade, reveals=2, context_dim=context.shape[1])
         self._learn_all(context, codes, tables, y)
-        # A holder for depths, because predict must not set attributes of an estimator.
+        # Holds the last depths, because predict must not set attributes of an estimator.
         self._last_batch = threading.local()
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the answer of the estimator at which each row stops; does not learn."""
+        """Return for each row the answer of the estimator at which it stops; learn nothing."""
         answers, _ = self._play(X)
         return self.classes_[answers]
 
     @available_if(lambda self: all(hasattr(e, "predict_proba") for _, e in self._named()))
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probabilities of the estimator at which each row stops.
+        """Return for each row the class probabilities of the estimator at which it stops.
 
-        If an estimator has its own decision threshold, its answer may differ from the most probable
+        If an estimator has its own decision threshold, its answer may not be the most probable
         class.
         """
         _, probabilities = self._play(X, probabilities=True)
         return probabilities
 
     def learn(self, X: Any) -> NDArray[Any]:
-        """Predict, and learn from the disagreement of the estimators that ran, without labels.
+        """Predict, and learn from the disagreement between the estimators that ran.
 
-        A few rows go to the last estimator at random, to measure disagreement that early stops
-        hide.
+        No labels are needed. A few random rows go to the last estimator, to measure the
+        disagreement that early stops hide.
         """
         answers, _ = self._play(X, learn=True)
         return self.classes_[answers]
 
     @property
     def depths_(self) -> Ints:
-        """The index of the estimator at which each row of this thread's last call stopped."""
+        """Index of the estimator at which each row stopped, in this thread's last prediction."""
         check_is_fitted(self)
         if not hasattr(self._last_batch, "depths"):
             raise AttributeError(
-                "depths_ and cost_ need predictions in this thread; call predict or learn first"
+                "depths_ and cost_ describe this thread's last prediction, and there is none yet; "
+                "call predict or learn first"
             )
         return self._last_batch.depths
 
     @property
     def cost_(self) -> float:
-        """The mean cost per row of this thread's last call."""
-        depths = self.depths_  # raises if there are none
+        """Mean cost per row, in this thread's last prediction."""
+        depths = self.depths_  # raises if there is no prediction
         return float(self.policy_.cascade.cumulative[depths].mean())
 
     def _check_stages(self) -> None:
-        """Reject stages that are not classifiers, and frozen ones without prefit."""
+        """Raise if an estimator is not a classifier, or is frozen without ``prefit``."""
         for name, estimator in self._named():
             if not is_classifier(estimator):
                 raise InvalidInputError(
@@ -212,7 +214,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
                 )
 
     def _cascade(self, names: tuple[str, ...]) -> Cascade:
-        """Return the cascade of these stages for any kind of ``costs``."""
+        """Return the cascade of the estimators, for any type of ``costs``."""
         costs: Any = self.costs
         n = len(names)
         if isinstance(costs, Cascade):
@@ -221,18 +223,18 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
             for name in costs:
                 if name not in names:
                     raise InvalidInputError(
-                        f"costs has the unknown estimator {name!r}; {suggestion(name, names)}"
+                        f"unknown estimator {name!r} in costs; {suggestion(name, names)}"
                     )
             for name in names:
                 if name not in costs:
                     raise InvalidInputError(
-                        f"costs must have a cost for {name!r}, got {list(costs)}"
+                        f"costs must have a cost for {name!r}, got costs only for {list(costs)}"
                     )
             costs = [costs[name] for name in names]
         n_costs = np.size(costs)
         if n_costs != n:
             raise InvalidInputError(
-                f"costs must have one cost for each of {n} estimators, got {n_costs}"
+                f"costs must have one cost for each of the {n} estimators, got {n_costs}"
             )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CostUnitWarning)  # reported below for this class
@@ -240,22 +242,22 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
                 advice = "if they are prices, pass error_cost=, the cost of one wrong answer"
                 cascade = Cascade(costs, names)
             else:
-                advice = f"check error_cost={self.error_cost!r}"
+                advice = f"check error_cost, got {self.error_cost!r}"
                 cascade = Cascade.from_prices(costs, self.error_cost, names)
         if doubt := cost_unit_warning(names, cascade.cumulative):
             warnings.warn(f"{doubt}; {advice}", CostUnitWarning, stacklevel=3)
         return cascade
 
     def _named_cascade(self, cascade: Cascade, names: tuple[str, ...]) -> Cascade:
-        """Return the cascade passed as ``costs``, with the names of the stages."""
+        """Return the cascade passed as ``costs``, with its arms named after the estimators."""
         if self.error_cost is not None:
             raise InvalidInputError(
                 "error_cost must be omitted if costs is a Cascade, which has its own units"
             )
         if cascade.n_arms != len(names):
             raise InvalidInputError(
-                f"costs must be a cascade of {len(names)} arms, one per estimator, got "
-                f"{cascade.n_arms}"
+                f"costs must be a cascade of {len(names)} arms (one per estimator), got "
+                f"{cascade.n_arms} arms"
             )
         default_names = tuple(f"arm {i}" for i in range(cascade.n_arms))
         if cascade.names == default_names:
@@ -263,13 +265,12 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         has_names = isinstance(self.estimators[0], tuple)
         if has_names and cascade.names != names:
             raise InvalidInputError(
-                f"the arms of the cascade must be named after the estimators, {names}, got "
-                f"{cascade.names}"
+                f"the cascade's arms must have the estimators' names {names}, got {cascade.names}"
             )
         return cascade
 
     def _learn_all(self, context: Floats, codes: Ints, tables: list[Floats], y: Any) -> None:
-        """Learn from rows with the answers of all estimators."""
+        """Train the policy on rows for which all estimators have answered."""
         policy, last = self.policy_, codes.shape[1] - 1
         order = np.random.default_rng(0).permutation(len(context))  # X may be sorted by class
         revealed = [_revealed(codes[:, arm], table) for arm, table in enumerate(tables)]
@@ -295,11 +296,11 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
     ) -> tuple[Ints, Floats]:
         """Run each estimator on the rows that reach it; return answers and probabilities.
 
-        The last estimator gives its answers or, with ``probabilities``, its probabilities. So
-        answers are complete only without ``probabilities``, and probabilities only with it.
+        The last estimator computes either probabilities (if ``probabilities`` is true) or answers.
+        Therefore only the result that was asked for is complete.
         """
         check_is_fitted(self)
-        if getattr(X, "ndim", 2) > 1:  # otherwise the estimators validate X
+        if getattr(X, "ndim", 2) > 1:  # otherwise, the estimators validate X
             validate_data(self, X, reset=False, skip_check_array=True)
         (X,) = indexable(X)
         policy, n, last = self.policy_, _num_samples(X), len(self.estimators_) - 1
@@ -337,7 +338,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         return codes[np.arange(n), depths], table
 
     def _ask_all(self, estimators: Sequence[Any], X: Any) -> tuple[Ints, list[Floats]]:
-        """Return the answers of all stages, and the probabilities of all but the last."""
+        """Return the answers of all estimators, and the probabilities of all but the last."""
         columns: list[Ints] = []
         tables: list[Floats] = []
         for arm, estimator in enumerate(estimators):
@@ -347,9 +348,9 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         return np.column_stack(columns), tables
 
     def _ask_held_out(self, estimators: Sequence[Any], X: Any, y: Any) -> tuple[Ints, list[Floats]]:
-        """Return the same from clones that were fitted without the rows that they answer.
+        """Do the same as `_ask_all`, with clones fitted without the rows that they answer.
 
-        `cross_val_predict` would fit the clones again for each of the two methods.
+        `cross_val_predict` would fit the clones twice, once for answers and once for probabilities.
         """
         n, last = _num_samples(X), len(estimators) - 1
         codes = np.zeros((n, last + 1), np.int64)
@@ -357,7 +358,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         times_held_out = np.zeros(n, np.int64)
         splitter = cast(Any, check_cv(self.cv, y, classifier=True))
         for train, test in splitter.split(X, y):
-            # All stages get the same X, so either all or none take a kernel matrix.
+            # All estimators get the same X, so either all or none of them take a kernel matrix.
             train_X, train_y = _safe_split(estimators[0], X, y, train)
             test_X, _ = _safe_split(estimators[0], X, y, test, train)
             clones = [cast(Any, clone(e)).fit(train_X, train_y) for e in estimators]
@@ -371,7 +372,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         return codes, tables
 
     def _codes(self, arm: int, estimator: Any, X: Any) -> Ints:
-        """Return an estimator's answers as indices into classes_."""
+        """Return an estimator's answers as indices into ``classes_``."""
         answers = np.asarray(estimator.predict(X))
         same = answers[:, None] == self.classes_
         for answer in answers[~same.any(axis=1)].tolist():
@@ -383,7 +384,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         return same.argmax(axis=1)
 
     def _probabilities(self, estimator: Any, X: Any, codes: Ints | None = None) -> Floats:
-        """Return the probabilities of classes_; 1 for the answer without predict_proba."""
+        """Return the probabilities of ``classes_``; without predict_proba, 1 for the answer."""
         if not hasattr(estimator, "predict_proba"):
             return np.eye(len(self.classes_))[codes]
         table = np.asarray(estimator.predict_proba(X))
@@ -415,13 +416,13 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         return self._set_params("estimators", **params)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Omit the last batch, which can be large and belongs to a thread."""
+        """Return the state without the last prediction, which can be large."""
         state = dict(cast(Any, super().__getstate__()))
         state.pop("_last_batch", None)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a fitted or unfitted cascade, without a last batch."""
+        """Restore a fitted or unfitted cascade, without a last prediction."""
         super().__setstate__(state)
         if "policy_" in state:
             self._last_batch = threading.local()
@@ -435,10 +436,10 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
 
 
 def negative_loss(estimator: Any, X: Any, y: Any) -> float:
-    """Return minus the loss of a `CascadeClassifier`, for ``scoring=negative_loss``.
+    """Return minus the loss of a `CascadeClassifier`; use it as ``scoring=negative_loss``.
 
-    The loss is the error rate plus the mean cost. The cascade may be the last step of a `Pipeline`
-    or the best estimator of a search.
+    The loss is the error rate plus the mean cost per row. The cascade may also be the last step of
+    a `Pipeline` or the best estimator of a search.
 
     Examples
     --------
@@ -461,7 +462,7 @@ def negative_loss(estimator: Any, X: Any, y: Any) -> float:
 
 
 def _find_cascade(estimator: Any) -> CascadeClassifier:
-    """Return the cascade inside a pipeline, a search or a frozen estimator."""
+    """Return the cascade in a pipeline, a search or a frozen estimator."""
     inner = estimator
     while not isinstance(inner, CascadeClassifier):
         if isinstance(inner, FrozenEstimator):
@@ -472,16 +473,16 @@ def _find_cascade(estimator: Any) -> CascadeClassifier:
             inner = inner.best_estimator_
         else:
             raise InvalidInputError(
-                "negative_loss needs a CascadeClassifier, or one as the last step of a pipeline or "
-                f"the best estimator of a search, got {type(inner).__name__}"
+                "negative_loss requires a CascadeClassifier, alone, as the last step of a pipeline "
+                f"or as the best estimator of a search, got {type(inner).__name__}"
             )
     return inner
 
 
 def _revealed(codes: Ints, table: Floats) -> Floats:
-    """Return what an arm reveals: the margin of its answer over the next class, and its log-odds.
+    """Return the values that an arm reveals: its answer's margin over the next class and log-odds.
 
-    The margin is negative for an answer that is not the most probable class.
+    The margin is negative if the answer is not the most probable class.
     """
     rows = np.arange(len(table))
     answer = table[rows, codes]

@@ -6,7 +6,7 @@ MAX_COMPARED = 1000  # no name is longer, and comparing long texts is slow
 
 
 def shorten(text: str, length: int = 100) -> str:
-    """Truncate a text to a length, with an ellipsis.
+    """Truncate a text to at most ``length`` characters, including an ellipsis.
 
     Examples
     --------
@@ -17,14 +17,14 @@ def shorten(text: str, length: int = 100) -> str:
 
 
 def closest(name: str, names: Iterable[str], similarity: float = 0.6) -> str | None:
-    """Return the closest match among names, or None.
+    """Return the name that is most similar to ``name``, or None if all differ too much.
 
     Examples
     --------
     >>> closest("uss-dp", ["uss-pd", "thompson"])
     'uss-pd'
     """
-    from difflib import get_close_matches  # slow to import, and only errors need it
+    from difflib import get_close_matches  # imported late: it is slow, and only errors need it
 
     if len(name) > MAX_COMPARED:
         return None
@@ -32,7 +32,7 @@ def closest(name: str, names: Iterable[str], similarity: float = 0.6) -> str | N
 
 
 def suggestion(name: object, names: Iterable[str]) -> str:
-    """Return a hint for an unknown name: the closest match, or all names.
+    """Return a hint for an unknown name: the closest match, or else all names.
 
     Examples
     --------

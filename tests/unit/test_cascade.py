@@ -171,7 +171,7 @@ def test_differences_describes_each_change() -> None:
         ({"costs": [[1], [2, 3]]}, r"costs\[0\] .* got \[1\]"),
         ({"costs": [1e308, 1e308]}, "larger unit of cost"),
         ({"costs": [1e308, 0], "tradeoff": 10}, "larger unit of cost"),
-        ({"costs": [1, 2], "names": ["a"]}, "one name per cost, 2, got 1"),
+        ({"costs": [1, 2], "names": ["a"]}, "one name per arm .2., got 1 name"),
         ({"costs": [1, 2], "names": "ab"}, "got the string 'ab'"),
         ({"costs": [1, 2], "names": ["a", "a"]}, "names must be unique, got 'a' twice"),
         ({"costs": [1, 2], "names": ["a", " "]}, r"names\[1\] must be a non-empty string, got ' '"),

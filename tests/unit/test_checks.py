@@ -68,7 +68,7 @@ def test_vector_broadcasts_a_scalar_to_a_size() -> None:
 def test_checks_raise_the_requested_error() -> None:
     with pytest.raises(InvalidContextError, match="x must be a finite number, got 'a'"):
         checks.real("x", "a", error=InvalidContextError)
-    with pytest.raises(InvalidContextError, match="contexts must be finite; row 1, column 0 is in"):
+    with pytest.raises(InvalidContextError, match="finite, got inf in row 1, column 0"):
         checks.table("contexts", [[0.0], [np.inf]], InvalidContextError)
 
 
@@ -90,5 +90,7 @@ def test_size_in_bytes_accepts_units(value: Any, size: int) -> None:
 
 
 def test_size_in_bytes_rejects_an_unknown_unit() -> None:
-    with pytest.raises(InvalidParameterError, match='memory must be a size such as "256 MB", got'):
+    with pytest.raises(
+        InvalidParameterError, match='size such as "256 MB" or a number of bytes, got'
+    ):
         checks.size_in_bytes("memory", "3k")

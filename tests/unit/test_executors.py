@@ -95,7 +95,7 @@ def test_the_default_is_a_thread_for_each_available_processor() -> None:
     ("arguments", "message"),
     [
         ({"name": "spark"}, "choose from threads, dask"),
-        ({"address": "tcp://127.0.0.1:1"}, "address requires the executor 'dask'"),
+        ({"address": "tcp://127.0.0.1:1"}, "address requires executor 'dask'"),
         ({"jobs": 0}, "jobs must be"),
     ],
 )

@@ -68,7 +68,7 @@ def test_mean_interval_of_a_single_value_is_infinite() -> None:
 
 @pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf, 1.0]])
 def test_mean_interval_rejects_empty_and_non_finite_values(values: list[float]) -> None:
-    with pytest.raises(InvalidParameterError, match="at least one value, and all values finite"):
+    with pytest.raises(InvalidParameterError, match="must not be empty and must all be finite"):
         mean_interval(values)
 
 

@@ -368,8 +368,8 @@ def test_prefit_estimators_may_lack_classes_but_not_mix_types() -> None:
 @pytest.mark.parametrize(
     ("estimators", "costs", "message"),
     [
-        (stages(), [0.1], "one cost for each of 2 estimators, got 1"),
-        (stages(), [0.1] * 3, "one cost for each of 2 estimators, got 3"),
+        (stages(), [0.1], "one cost for each of the 2 estimators, got 1"),
+        (stages(), [0.1] * 3, "one cost for each of the 2 estimators, got 3"),
         ([], [], "two or more"),
         ([stages()[0], GaussianNB()], COSTS, "all with names or none"),
     ],
@@ -412,8 +412,8 @@ def test_costs_can_be_a_cascade_or_prices_or_a_dict_by_name(
     [
         ({"bayes": 0.1}, None, "must have a cost for 'near'"),
         ({"bayes": 0.1, "near": 0.2, "far": 0.3}, None, "unknown estimator 'far'"),
-        (sw.Cascade([0.1] * 3), None, "a cascade of 2 arms, one per estimator, got 3"),
-        (sw.Cascade(COSTS, names=["near", "bayes"]), None, "must be named after the estimators"),
+        (sw.Cascade([0.1] * 3), None, "a cascade of 2 arms .one per estimator., got 3 arms"),
+        (sw.Cascade(COSTS, names=["near", "bayes"]), None, "must have the estimators' names"),
         (sw.Cascade(COSTS), 1000, "error_cost"),
         (COSTS, 0, "error_cost"),
         (0.1, None, "one cost for each"),
@@ -465,7 +465,9 @@ def test_negative_loss_finds_the_cascade_in_pipelines_and_searches() -> None:
 
 def test_negative_loss_rejects_models_without_a_cascade() -> None:
     X, _, y, _ = digits()
-    with pytest.raises(sw.errors.InvalidInputError, match=r"needs a CascadeClassifier.*GaussianNB"):
+    with pytest.raises(
+        sw.errors.InvalidInputError, match=r"requires a CascadeClassifier.*GaussianNB"
+    ):
         negative_loss(make_pipeline(StandardScaler(), GaussianNB()).fit(X, y), X, y)
 
 

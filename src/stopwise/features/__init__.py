@@ -1,7 +1,7 @@
-"""Feature maps Φ: the inputs of the disagreement model, with norm at most one.
+"""Feature maps Φ, which compute the inputs of the disagreement model, with norm at most one.
 
-`maps` has the maps, `assignment` assigns them to pairs of arms, and `binding` binds both to the
-dimensions of a context and a cascade.
+`maps` contains the maps, `assignment` assigns them to pairs of arms, and `binding` binds both to
+the dimensions of a context and a cascade.
 """
 
 from stopwise.features.assignment import PerPair as PerPair

@@ -11,7 +11,7 @@ from stopwise.features.maps import FeatureMap, MapLike, as_map
 
 @dataclass(frozen=True, init=False)
 class Shared:
-    """One map for all pairs of arms; passing just the map means the same. The fastest choice.
+    """One map for all pairs of arms, the fastest choice; a map passed alone means the same.
 
     Examples
     --------
@@ -36,10 +36,10 @@ class Shared:
 
 @dataclass(frozen=True, init=False)
 class PerStage:
-    """A map for each arm except the last: map i is used for all pairs (i, j) with j > i.
+    """One map for each arm except the last: map i is used for all pairs (i, j) with j > i.
 
-    A map reads the complete context or, in a policy with ``reveals=``, the numbers revealed up to
-    its arm.
+    Maps read the complete context or, in policies with ``reveals=``, the values revealed before
+    their arm.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class PerStage:
 
 @dataclass(frozen=True, init=False)
 class PerPair:
-    """A map for each pair of arms (i, j), i < j: the paper's Φᵢⱼ.
+    """One map for each pair of arms (i, j) with i < j: the paper's Φᵢⱼ.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class PerPair:
     def __init__(self, maps: Mapping[tuple[int, int], MapLike]) -> None:
         ordered = sorted(
             maps, key=repr
-        )  # repr sorts keys of any type; `slots` rejects invalid ones
+        )  # sorted by repr, which works for keys of any type; `slots` rejects invalid keys
         object.__setattr__(self, "maps", tuple((pair, as_map(maps[pair])) for pair in ordered))
 
     def slots(self, n_arms: int) -> tuple[FeatureMap, ...]:

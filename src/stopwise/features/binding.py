@@ -1,4 +1,4 @@
-"""Binding of feature maps to the dimensions of a context and a cascade."""
+"""Bind feature maps to the dimensions of a context and a cascade."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -43,10 +43,10 @@ Scaling: TypeAlias = tuple[int, Sequence[float], Sequence[float], Sequence[int],
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What the stages of a cascade reveal to later arms.
+    """The values that each stage of a cascade reveals to later stages.
 
-    ``reveals`` has the number of values that each arm except the last adds to the context.
-    ``answers`` states whether maps also read which of the answers so far agree.
+    ``reveals`` contains the number of values that each arm except the last adds to the context.
+    ``answers`` is whether maps also read which answers so far agree.
     """
 
     reveals: tuple[int, ...]
@@ -57,9 +57,9 @@ class Stages:
 class BoundFeatures:
     """Feature maps bound to the dimensions of a context and a cascade; created by `bind`.
 
-    Each distinct map has a *slot*: a single slot if the map is shared, otherwise one per stage or
-    one per pair. A *row* is the concatenated features of all slots. ``initial_dim`` is the number
-    of coordinates before the first arm; ``context_dim`` includes all revealed ones.
+    Each map has a *slot*: there is one slot if the map is shared, otherwise one per stage or one
+    per pair. A *row* is the concatenation of the features of all slots. ``initial_dim`` is the
+    number of coordinates before the first arm; ``context_dim`` also counts the revealed ones.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class BoundFeatures:
     initial_dim: int
     n_arms: int
     assignment: Assignment
-    stages: Stages | None  # None: the context is complete from the start
+    stages: Stages | None  # None if the context is complete from the start
     maps: tuple[FeatureMap, ...] = field(repr=False)  # one per slot
     native_maps: native.FeatureMaps = field(repr=False, compare=False)
 
@@ -92,7 +92,7 @@ class BoundFeatures:
 
     @property
     def n_features(self) -> int:
-        """The largest d′ of all slots, as used in the paper's confidence radius."""
+        """The largest d′ of all slots, which the paper's confidence radius uses."""
         return max(self.dims)
 
     @property
@@ -101,13 +101,13 @@ class BoundFeatures:
         return self.native_maps.self_scaling
 
     def dim_at(self, arm: int) -> int:
-        """Return the number of coordinates of the context available at an arm."""
+        """Return the number of context coordinates that are available at an arm."""
         if self.stages is None:
             return self.context_dim
         return self.initial_dim + sum(self.stages.reveals[: arm + 1])
 
     def fitted(self, maps: native.FeatureMaps) -> "BoundFeatures":
-        """Return these features with the `Standard` maps that the engine has fitted."""
+        """Return a copy with the `Standard` maps that the engine has fitted."""
         fitted = [
             m if scaling is None else _standard(scaling)
             for m, scaling in zip(self.maps, maps.standards(), strict=True)
@@ -124,7 +124,7 @@ class BoundFeatures:
     # -- contexts ---------------------------------------------------------------------------------
 
     def context(self, x: ArrayLike) -> Floats:
-        """Return a complete context as a float64 array; `InvalidContextError` if invalid."""
+        """Return a complete context as a float64 array; raise `InvalidContextError` if invalid."""
         self._check_complete()
         context = numbers("a context", x, InvalidContextError)
         if context.shape != (self.context_dim,):
@@ -132,7 +132,7 @@ class BoundFeatures:
                 f"a context must be a flat list of context_dim={self.context_dim} numbers, got "
                 f"shape {context.shape}"
             )
-        return context.copy()  # contiguous, as the engine requires; faster than np.require
+        return context.copy()  # contiguous, as the engine requires, and faster than np.require
 
     def contexts(self, X: ArrayLike) -> Floats:
         """Return a table of complete contexts as a C-contiguous array."""
@@ -146,10 +146,10 @@ class BoundFeatures:
         return contexts
 
     def row(self, x: ArrayLike) -> Floats:
-        """Return the features of a context, all slots concatenated, in a new array.
+        """Return the features of a context, concatenated over all slots, as a new array.
 
-        `InvalidContextError` if it has the wrong shape, is not finite, or is outside the bound of
-        a map; `InvalidFeaturesError` if a custom map returns invalid features.
+        Raises `InvalidContextError` if the context has the wrong shape, is not finite, or is
+        outside a map's bound, and `InvalidFeaturesError` if a custom map returns invalid features.
         """
         context = self.context(x)
         out = np.empty((1, self.width))
@@ -162,7 +162,7 @@ class BoundFeatures:
     def rows(self, X: ArrayLike) -> Floats:
         """Return the features of a table of contexts, bit for bit equal to those of `row`.
 
-        All contexts are checked; an error names the first invalid row and coordinate.
+        If a context is invalid, the error names the first invalid row and coordinate.
         """
         self._check_complete()
         contexts = self.contexts(X)
@@ -179,9 +179,9 @@ class BoundFeatures:
         return out
 
     def engine_input(self, x: ArrayLike | None) -> Floats:
-        """Return the engine's input for a complete context; `InvalidInputError` if invalid.
+        """Return the engine's input for a complete context; raise `InvalidInputError` if invalid.
 
-        This is the context itself, or its features if a custom map computes them in Python.
+        The input is the context itself, or its features if a custom map computes them in Python.
         """
         context = () if x is None else x
         row = self.row(context)  # raises if the context is invalid
@@ -193,12 +193,12 @@ class BoundFeatures:
         return self.contexts(X) if self.native_maps.complete else rows
 
     def transform(self, X: ArrayLike, i: int = 0, j: int = 1) -> Floats:
-        """Return the features of a pair of arms, shape (n, d′), with norms at most one.
+        """Return the features of a pair of arms, of shape (n, d′) and with norms at most one.
 
         A single context counts as a table of one row. The pair (i, j) matters only if maps differ
-        between pairs. Where stages reveal the context, a row of ``X`` has the coordinates available
-        at arm i, then 0 or 1 for each pair of arms up to i: whether they agree (0-1, 0-2, 1-2,
-        0-3, …).
+        between pairs. If stages reveal context, each row of ``X`` contains the coordinates that are
+        available at arm i, followed by 1 or 0 for each pair of arms up to i: whether the two agree
+        (in the order 0-1, 0-2, 1-2, 0-3, …).
         """
         slot = self.slot_of(i, j)
         table = np.atleast_2d(numbers("contexts", X, InvalidContextError))
@@ -211,11 +211,11 @@ class BoundFeatures:
     def raise_invalid(
         self, x: Floats, slot: int, coordinate: int, finite: bool, row: int | None = None
     ) -> NoReturn:
-        """Raise the error for a coordinate that the engine reported as invalid for a slot's map."""
+        """Raise an error for a coordinate that the engine reported as invalid for a slot's map."""
         if self.stages is not None and coordinate >= self.dim_at(slot):
             raise InvalidContextError(
-                f"the bound of the map of arm {slot} excludes 0 and 1, the values for whether two "
-                "answers agree; use a larger bound"
+                f"the bound of arm {slot}'s map must not exclude 0 and 1, the values for whether "
+                "two answers agree; use a larger bound"
             )
         value = float(x[coordinate])
         if not finite:
@@ -240,7 +240,7 @@ class BoundFeatures:
     def _check_complete(self) -> None:
         if self.stages is not None:
             raise InvalidContextError(
-                "with reveals=, the context is complete only after the stages ran; use "
+                "with reveals=, the context is complete only after the stages have run; use "
                 "policy.start(x), a Runner or recorded rounds"
             )
 
@@ -256,7 +256,7 @@ class BoundFeatures:
     def to_spec(self) -> dict[str, Any]:
         """Return plain JSON values that describe these features; equal features have equal specs.
 
-        A custom map is described by its name and size, since its code cannot be saved.
+        Custom maps are described by their name and size, since their code cannot be saved.
         """
         return {
             "kind": self.assignment.kind,
@@ -267,10 +267,10 @@ class BoundFeatures:
 
     @staticmethod
     def from_spec(spec: Mapping[str, Any], stages: Stages | None = None) -> "BoundFeatures":
-        """Rebuild features from `to_spec`.
+        """Rebuild features from the values of `to_spec`.
 
-        `FeaturesMismatchError` if a map is custom: pass it as ``features=`` when loading.
-        `CorruptFileError` if the spec is invalid.
+        Raises `CorruptFileError` if the spec is invalid, and `FeaturesMismatchError` if it contains
+        a custom map, which must be passed as ``features=`` when loading.
         """
         try:
             maps = [map_from_spec(m) for m in spec["maps"]]
@@ -295,7 +295,7 @@ def bind(
     """Bind feature maps to the dimensions of a context and a cascade.
 
     A single map or function is shared by all pairs. ``context_dim`` is d, the number of coordinates
-    of a context, or of its initial part if ``stages`` reveal the rest. ``n_arms`` is K.
+    of a context, or of its initial part if ``stages`` reveal others. ``n_arms`` is K.
 
     Examples
     --------
@@ -349,10 +349,10 @@ def bind(
 def stages_of(
     reveals: int | Sequence[int] | None, answers: bool | None, n_arms: int
 ) -> Stages | None:
-    """Return the `Stages` of the ``reveals=`` and ``answers=`` of a policy.
+    """Return the `Stages` for a policy's ``reveals=`` and ``answers=``.
 
-    ``reveals`` is a count for all arms, a count for each arm except the last, or None if the
-    context is complete from the start.
+    ``reveals`` is one count for all arms, a list with one count for each arm except the last, or
+    None if the context is complete from the start.
     """
     if reveals is None:
         return None
@@ -371,8 +371,8 @@ def _per_stage(assignment: Assignment, stages: Stages, n_arms: int) -> PerStage:
         assignment = PerStage([assignment.map] * (n_arms - 1))
     if not isinstance(assignment, PerStage):
         raise InvalidParameterError(
-            f"reveals= needs features for each stage, got {type(assignment).__name__}; pass a "
-            "single map, or PerStage with a map for each arm except the last"
+            f"reveals= requires features per stage, got {type(assignment).__name__}; pass a single "
+            "map, or PerStage with a map for each arm except the last"
         )
     if any(isinstance(m, Custom) for m in assignment.maps):
         raise InvalidParameterError(
@@ -387,7 +387,7 @@ def _check_standard(maps: Sequence[FeatureMap]) -> None:
     if any(standard) and not all(standard):
         raise InvalidParameterError(
             "Standard cannot be combined with other feature maps; use Standard() for all maps, or "
-            "Scaled.fit in its place"
+            "replace it with Scaled.fit"
         )
 
 
@@ -445,7 +445,7 @@ def _standard(scaling: Scaling) -> Standard:
 
 
 def _largest_norm(bound: float, monomials: Sequence[Monomial]) -> float:
-    """√(Σ bound^(2·degree)): attained where every coordinate is ±bound."""
+    """Return √(Σ bound^(2·degree)), which is attained if every coordinate is ±bound."""
     try:
         norm = math.sqrt(math.fsum(math.prod([bound] * (2 * len(m))) for m in monomials))
     except OverflowError:

@@ -22,19 +22,20 @@ from stopwise.errors import (
 )
 from stopwise.text import suggestion
 
-Monomial: TypeAlias = tuple[int, ...]  # the coordinates it multiplies
+Monomial: TypeAlias = tuple[int, ...]  # the coordinates that are multiplied
 Outside: TypeAlias = Literal["error", "clip"]
 
-# Tolerance beyond a limit (heuristic: far above float64 rounding, far below the scale of data).
+# Tolerance by which values may exceed a limit (heuristic: far above float64 rounding, far below the
+# scale of data).
 SLACK = 1e-9
 # A monomial is dropped if less than this share of its norm is outside the span of earlier ones.
 DEPENDENT = 1e-9
-# Heuristic limit: each pair stores n_features² numbers.
+# Heuristic limit, since each pair stores n_features² numbers.
 MAX_MONOMIALS = 20_000
 
 
 class BuiltIn:
-    """A map that can be saved as plain values; ``kind`` identifies its class in the file."""
+    """A map that can be saved as plain values; ``kind`` identifies its class in files."""
 
     kind: str
 
@@ -43,12 +44,13 @@ class BuiltIn:
         return json.loads(json.dumps(asdict(cast(Any, self))))
 
     def independent(self, X: ArrayLike) -> Self:
-        """Return this map without the monomials that are linearly dependent on the data.
+        """Return this map without monomials that are linearly dependent in the contexts ``X``.
 
-        Monomials are processed in order. A monomial is dropped if it lies, to a relative 1e-9, in
-        the span of the ones kept before it. For example, the square of a two-valued coordinate is
-        an affine function of the coordinate and would keep the Gram matrix singular. ``X`` must
-        represent future contexts, because a coordinate that is constant in ``X`` is dropped.
+        Monomials are processed in order. A monomial is dropped if it is, up to a relative error of
+        1e-9, a linear combination of the ones kept before it. For example, the square of a
+        two-valued coordinate is an affine function of that coordinate and would keep the Gram
+        matrix singular. ``X`` must be representative of future contexts, because a coordinate that
+        is constant in ``X`` is dropped.
 
         Examples
         --------
@@ -67,7 +69,7 @@ class BuiltIn:
         rows = bind(cast(Any, self), contexts.shape[1], 2).rows(contexts)
         if not (remaining := _independent_columns(rows)):
             raise InvalidParameterError(
-                "all monomials are zero on these data; pass contexts that vary"
+                "all monomials are zero for these contexts; pass contexts that vary"
             )
         monomials = enumerate(polynomial.monomials(contexts.shape[1]))
         dropped = [m for k, m in monomials if k not in remaining]
@@ -97,7 +99,7 @@ class Identity(BuiltIn):
         object.__setattr__(self, "bound", real("bound", self.bound, above=0))
 
     def monomials(self, context_dim: int) -> list[Monomial]:
-        """Return the features as monomials, here the single coordinates."""
+        """Return the features as monomials, which are the single coordinates."""
         return [(c,) for c in range(context_dim)]
 
 
@@ -105,10 +107,10 @@ class Identity(BuiltIn):
 class Polynomial(BuiltIn):
     """All products of up to ``degree`` coordinates, in scikit-learn's order: 1, x₀, x₁, …, x₀², ….
 
-    They are divided by their largest possible norm, √(Σ bound^(2·degree of the monomial)). Every
-    coordinate must be in [−bound, bound]. ``bias`` includes the constant 1. ``without`` lists the
-    monomials to exclude as tuples of coordinates, (3, 3) for x₃² and () for 1; `independent`
-    computes this list from data.
+    Features are divided by their largest possible norm, √(Σ bound^(2·degree of the monomial)).
+    Every coordinate must be in [−bound, bound]. ``bias`` is whether to include the constant 1.
+    ``without`` lists the monomials to exclude as tuples of coordinates, such as (3, 3) for x₃² and
+    () for 1; `independent` computes this list from data.
 
     Examples
     --------
@@ -128,7 +130,7 @@ class Polynomial(BuiltIn):
         object.__setattr__(self, "degree", integer("degree", self.degree, least=1))
         object.__setattr__(self, "bias", bool(self.bias))
         object.__setattr__(self, "bound", real("bound", self.bound, above=0))
-        # Sorted and unique, so that equal maps have equal specs.
+        # Sorted and without duplicates, so that equal maps have equal specs.
         without = {tuple(sorted(integer("a coordinate", c) for c in m)) for m in self.without}
         object.__setattr__(self, "without", tuple(sorted(without, key=lambda m: (len(m), m))))
 
@@ -153,9 +155,10 @@ class Polynomial(BuiltIn):
 class Scaled(BuiltIn):
     """Shift and scale each coordinate, then apply another map: x ↦ inner((x − center)/scale).
 
-    ``inner`` is an `Identity` or a `Polynomial`. ``center`` and ``scale`` have one number per
-    coordinate, and scales must be positive. A scaled coordinate outside the ``bound`` of the inner
-    map raises `InvalidContextError`, or is clipped to the bound with ``outside="clip"``.
+    ``inner`` is an `Identity` or a `Polynomial`. ``center`` and ``scale`` have one value per
+    coordinate, and scales must be positive. If a scaled coordinate is outside the inner map's
+    ``bound``, `InvalidContextError` is raised; with ``outside="clip"``, the coordinate is clipped
+    to the bound instead.
 
     Examples
     --------
@@ -180,14 +183,15 @@ class Scaled(BuiltIn):
     ) -> None:
         if not isinstance(inner, get_args(Identity | Polynomial)):
             raise InvalidParameterError(
-                f"inner must be an Identity or a Polynomial, got {inner!r}; a custom function "
-                "must do its own scaling"
+                f"inner must be an Identity or a Polynomial, got {inner!r}; scale inside of a "
+                "custom function"
             )
         centers = vector("center", center)
         scales = vector("scale", scale, above=0)
         if centers.size != scales.size:
             raise InvalidParameterError(
-                f"center has {centers.size} coordinates but scale has {scales.size}"
+                "center and scale must have the same number of coordinates, got "
+                f"{centers.size} and {scales.size}"
             )
         object.__setattr__(self, "inner", inner)
         object.__setattr__(self, "center", tuple(centers.tolist()))
@@ -205,10 +209,10 @@ class Scaled(BuiltIn):
     ) -> "Scaled":
         """Choose center and scale so that every row of ``X`` is within the bound.
 
-        The center is the middle of the range of each coordinate and the scale half its width. A
-        constant coordinate has scale 1 and maps to zero. ``X`` must represent future contexts;
-        ``margin`` widens the range for values outside of ``X``, as a share of the scale. ``inner``
-        is `Identity` by default.
+        Each coordinate's center is the middle of its range, and its scale is half the width of the
+        range. A constant coordinate has scale 1 and maps to zero. ``X`` must be representative of
+        future contexts; ``margin`` widens the ranges by a share of the scale. ``inner`` is
+        `Identity` by default.
 
         Examples
         --------
@@ -222,7 +226,7 @@ class Scaled(BuiltIn):
         constant = low == high
         with np.errstate(all="ignore"):  # values near the limits of float64 overflow: see `Scaled`
             center: Floats = low / 2 + high / 2
-            # The larger distance, so that both limits are inside in spite of rounding.
+            # The larger distance, so that both limits are inside despite rounding.
             half_width: Floats = np.maximum(high - center, center - low)
             scale = half_width * (1 + margin) / inner.bound
         constant |= scale < np.finfo(np.float64).tiny  # too narrow to divide by accurately
@@ -233,15 +237,16 @@ class Scaled(BuiltIn):
 class Standard(BuiltIn):
     """Standardised features, which a policy fits to its first rounds.
 
-    A coordinate z is standardised (mean 0, standard deviation 1) and clipped to [−3, 3]. The
+    Each coordinate z is standardised (mean 0, standard deviation 1) and clipped to [−3, 3]. The
     features are (3, z₀, z₁, …, ½·z₀z₀, ½·z₀z₁, …), multiplied by a constant that keeps the norm at
-    most one. With a policy's default ridge, the prior of a logit then has an intercept of standard
-    deviation 3, slopes of 1 and products of ½.
+    most one. With a policy's default ridge, the prior standard deviation of a logit is then 3 for
+    the intercept, 1 for slopes and ½ for products.
 
-    Construct without arguments; the policy fits these. ``degree`` 0 is the constant alone, 1 adds
-    the coordinates, 2 (for up to ten coordinates) squares and products. ``center`` and ``scale``
-    are the mean and standard deviation of each coordinate. ``two_valued`` coordinates have no
-    square, which would be an affine function of the coordinate. ``size`` multiplies all features.
+    Construct it without arguments, because the policy fits them. ``degree`` 0 is only the constant,
+    1 adds the coordinates, and 2 (for up to ten coordinates) adds squares and products. ``center``
+    and ``scale`` are the mean and standard deviation of each coordinate. ``two_valued`` coordinates
+    have no square, because it would be an affine function of the coordinate. ``size`` multiplies
+    all features.
 
     Examples
     --------
@@ -264,7 +269,8 @@ class Standard(BuiltIn):
         object.__setattr__(self, "scale", tuple(vector("scale", self.scale, above=0).tolist()))
         if len(self.center) != len(self.scale):
             raise InvalidParameterError(
-                f"center has {len(self.center)} coordinates but scale has {len(self.scale)}"
+                "center and scale must have the same number of coordinates, got "
+                f"{len(self.center)} and {len(self.scale)}"
             )
         two_valued = tuple(integer("a two-valued coordinate", c) for c in self.two_valued)
         object.__setattr__(self, "two_valued", two_valued)
@@ -274,18 +280,19 @@ class Standard(BuiltIn):
 
 @dataclass(frozen=True)
 class Custom:
-    """A user-defined function of a context; its values are checked on every call.
+    """A user-defined function of a context, whose result is checked on every call.
 
     Parameters
     ----------
     function : callable
-        Takes a context, a float64 array of shape (context_dim,) that it may modify, and returns
-        a fixed number of values with Euclidean norm at most one.
+        Takes a context, which is a float64 array of shape (context_dim,) that it may modify, and
+        returns a fixed number of values with a Euclidean norm of at most one.
     n_features : int, optional
-        The number of values it returns. By default, determined by a call on the zero context.
+        The number of values that the function returns; by default determined by calling it with a
+        context of zeros.
     name : str, optional
         The name in messages and files; by default the function's ``__qualname__``. Code is not
-        saved: a saved policy stores this name and requires the function when it is loaded.
+        saved: a policy file contains only this name, and the function is required for loading.
 
     Examples
     --------
@@ -310,7 +317,7 @@ class Custom:
             object.__setattr__(self, "name", str(name))
 
     def resolved(self, context_dim: int) -> "Custom":
-        """Return this map with ``n_features`` set."""
+        """Return a copy of this map with ``n_features`` set."""
         if self.n_features is not None:
             return self
         try:
@@ -331,15 +338,20 @@ class Custom:
         if values.ndim != 1 or values.size == 0 or self.n_features not in (None, values.size):
             expected = "(n,)" if self.n_features is None else f"({self.n_features},)"
             raise InvalidFeaturesError(
-                f"feature map {self.name!r} must return shape {expected}, got {values.shape}"
+                f"feature map {self.name!r} must return an array of shape {expected}, got shape "
+                f"{values.shape}"
             )
         norm = math.hypot(*values.tolist())  # does not overflow, unlike √(v·v)
         if not math.isfinite(norm):
-            raise InvalidFeaturesError(f"feature map {self.name!r} returned a non-finite value")
+            raise InvalidFeaturesError(
+                f"feature map {self.name!r} must return only finite values, got "
+                f"{short_repr(values.tolist())}"
+            )
         if norm > 1 + SLACK:
             raise InvalidFeaturesError(
                 f"the norm of the features of map {self.name!r} must be at most 1, got "
-                f"{norm:.12g}; divide them by the largest norm they can have, at least {norm:.12g}"
+                f"{norm:.12g}; divide the features by the largest norm that they can have (at "
+                f"least {norm:.12g})"
             )
         return values
 
@@ -349,12 +361,12 @@ class Custom:
 
 
 def check_count(degree: int, context_dim: int) -> None:
-    """Raise if a polynomial of this degree has too many monomials."""
+    """Raise if a polynomial of this degree would have too many monomials."""
     count = math.comb(context_dim + degree, degree)
     if count > MAX_MONOMIALS:
         raise InvalidParameterError(
-            f"too many features: degree {degree} with {context_dim} coordinates gives {count:,}, "
-            f"the maximum is {MAX_MONOMIALS:,}; reduce the degree or the number of coordinates"
+            f"degree {degree} with {context_dim} coordinates gives {count:,} features, but the "
+            f"maximum is {MAX_MONOMIALS:,}; reduce the degree or the number of coordinates"
         )
 
 
@@ -375,7 +387,7 @@ def as_map(candidate: MapLike) -> FeatureMap:
 
 
 def map_from_spec(spec: Mapping[str, Any]) -> FeatureMap:
-    """Rebuild a map from its `to_spec`; raise `FeaturesMismatchError` for a custom map."""
+    """Rebuild a map from its `to_spec` values; raise `FeaturesMismatchError` for a custom map."""
     valid = isinstance(spec, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance] (from a file or a request)
     if not (valid and isinstance(spec.get("kind"), str)):
         raise InvalidParameterError(
@@ -386,8 +398,9 @@ def map_from_spec(spec: Mapping[str, Any]) -> FeatureMap:
     kind = parameters.pop("kind")
     if kind == "custom":
         raise FeaturesMismatchError(
-            f"the file has the custom feature map {spec.get('name')!r} ({spec.get('n_features')} "
-            "features), but not its code; pass the function as features= when loading"
+            f"the file contains the custom feature map {spec.get('name')!r} "
+            f"({spec.get('n_features')} features), but not its code; pass the function as "
+            "features= when loading"
         )
     classes: dict[str, Any] = {cls.kind: cls for cls in (Identity, Polynomial, Scaled, Standard)}
     if kind not in classes:
@@ -414,10 +427,10 @@ def map_from_spec(spec: Mapping[str, Any]) -> FeatureMap:
 
 
 def _independent_columns(columns: Floats) -> set[int]:
-    """Return the columns that are not in the span of earlier selected columns (Gram–Schmidt).
+    """Select columns that are not in the span of the columns selected before (Gram–Schmidt).
 
-    Each column is orthogonalised twice, which suffices in floating point ("twice is enough",
-    Kahan).
+    Each column is orthogonalised twice, which suffices in floating point (Kahan's "twice is
+    enough").
     """
     n, k = columns.shape
     basis = np.empty((n, min(n, k)), order="F")

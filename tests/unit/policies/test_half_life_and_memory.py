@@ -122,7 +122,7 @@ def test_memory_must_suffice_for_features_that_are_fitted_later() -> None:
             'forced_rounds="auto" cannot be combined with half_life',
         ),
         ({"half_life": 0}, r"half_life must be a number in \[1, 1e\+15\], got 0"),
-        ({"memory": "much"}, 'memory must be a size such as "256 MB", got'),
+        ({"memory": "much"}, 'memory must be a size such as "256 MB" or a number of bytes, got'),
         ({"memory": "1 KB"}, r"memory must be at least 1\.\d MB"),
         ({"half_life": 10, "memory": "1 GB"}, "half_life and memory cannot be combined"),
     ],
