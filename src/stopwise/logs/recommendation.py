@@ -239,8 +239,9 @@ def _reason(
     labelled: int,
     limits: Limits,
 ) -> str:
-    own = f"its {loss} is {number(chosen.loss.value)} per round"
-    own += f" in {plural(labelled, 'labelled round')}" if labelled else ""
+    amount = f"is {number(chosen.loss.value)} per round"
+    amount += f" in {plural(labelled, 'labelled round')}" if labelled else ""
+    own = f"its {loss} {amount}"
     if other is None or advantage is None:
         others = "policy" if cause == "only fixed depths" else "fixed depth"
         return f"no {others} {limits.singular}" if limits.singular else own
@@ -255,7 +256,7 @@ def _reason(
     difference = f"{_signed(value)} ({interval})" if low < high else _signed(value)
     best = f"that of {other.label}, the best policy{among}, is {difference}"
     by = " by more than the uncertainty" if high > 0 else ""
-    return f"no policy here is better{by}: {own}, and {best}"
+    return f"no policy here is better{by}: the {loss} of {chosen.label} {amount}, and {best}"
 
 
 def _signed(advantage: float) -> str:

@@ -183,13 +183,14 @@ def _labels_needed(evidence: Evidence) -> str:
         question = (
             f"whether Stopwise is worth its extra cost of {gap} per round over always {first}"
         )
-        rows = "Where the two answers differ"
+        rows, better = "Where the two answers differ", "Stopwise"
     else:
         second = names[plan.second]
         question = f"whether {second} is worth its extra cost of {gap} over {first} on all rows"
-        rows = f"Where {first} and {second} disagree"
+        rows, better = f"Where {first} and {second} disagree", second
     required = (
-        f"corrected minus spoiled answers must be at least {percent(plan.needed)} of the rows"
+        f"{better} must correct more answers than it spoils, by at least {percent(plan.needed)} of "
+        "these rows"
     )
     if not plan.labels:
         if gain is None or plan.second is None:
@@ -197,9 +198,9 @@ def _labels_needed(evidence: Evidence) -> str:
         worth = "is" if gain.value >= plan.needed else "is not"
         return (
             f"The labels show that {names[plan.second]} {worth} worth its extra cost of {gap} over "
-            f"{first} on all rows. {rows}, {required}; they are {percent_interval(gain)}."
+            f"{first} on all rows. {rows}, {required}; the estimate is {percent_interval(gain)}."
         )
-    precision = f"the labels estimate this to within ±{100 * plan.width:.2g} points (95 %)"
+    precision = f"the labels estimate this share to within ±{100 * plan.width:.2g} points (95 %)"
     if gain is None:
         needed, closing = "are needed to say", f"{DISTINGUISHES_ZERO} "
     else:
@@ -252,7 +253,7 @@ def _worse_by_labels(names: Sequence[str], pairs: Sequence[PairSummary]) -> str:
 def _by_labels(evidence: Evidence, audit: Audit) -> tuple[Answer, str]:
     names, lost, best = evidence.names, audit.lost, audit.best_fixed_loss.value
     losses = (
-        f"on {audit.rows:,} labelled rows it loses {number(audit.rule_loss.value)} per round "
+        f"on {audit.rows:,} labelled rows Stopwise loses {number(audit.rule_loss.value)} per round "
         f"({'errors that not all arms share' if audit.differing else 'errors'} and costs), and "
         f"always {names[audit.best_fixed]} loses {number(best)}"
     )
@@ -273,7 +274,7 @@ def _by_labels(evidence: Evidence, audit: Audit) -> tuple[Answer, str]:
     if evidence.saving.per_round.low <= 0:
         return (
             "probably",
-            f"{losses[0].upper()}{losses[1:]}. No saving: it always runs {names[-1]}.",
+            f"{losses[0].upper()}{losses[1:]}. No saving: Stopwise always runs {names[-1]}.",
         )
     return "learnable", f"Stopwise does at least as well as the best fixed depth: {losses}."
 

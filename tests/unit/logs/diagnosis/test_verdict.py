@@ -105,7 +105,7 @@ def test_labels_of_disagreement_exclude_shared_errors(differing, text):
 @pytest.mark.parametrize(
     ("labels", "answer", "message"),
     [
-        (audit_of(0, -0.001, 0.001), "probably", "No saving: it always runs large."),
+        (audit_of(0, -0.001, 0.001), "probably", "No saving: Stopwise always runs large."),
         (None, "labels needed", "Stopwise would hardly ever stop before large: no saving."),
     ],
 )
@@ -163,7 +163,7 @@ def test_without_labels_the_answer_is_labels_needed():
     [
         (
             {},
-            "Labels on 480 random rows .* must be at least 50.% of the rows; .* within ±10 points",
+            "Labels on 480 random rows .* must correct more .* at least 50.% of these rows; .* within ±10 points",
         ),
         (
             {"rows": (1, 2)},
