@@ -44,7 +44,7 @@ class Averages(NamedTuple):
 
     tests: float  # dollars
     wrong: float  # share of wrong answers
-    total: float  # dollars, including WRONG_ANSWER for each wrong answer
+    total: float  # dollars, with WRONG_ANSWER for each wrong answer
 
 
 class MedicalCascade:

@@ -242,7 +242,7 @@ class _ColumnFit:
 
 
 def column_numbers(column: Column, batch: RowBatch, source: str, problems: Problems) -> Floats:
-    """Return the coordinates of a column for a batch of rows."""
+    """Return the coordinates of a column, (n, coordinates), for a batch of rows."""
     cells = batch.cells(source, "number" if column.kind == "number" else "text")
     if cells.invalid:
         cells = batch.cells(source, "text")

@@ -12,7 +12,7 @@ from stopwise.logs.diagnosis.models import Disagreement
 from stopwise.logs.diagnosis.sampling import Sample
 
 MAX_DEGREE = 4  # higher degrees have more features than a log can determine
-MAX_ROWS, MAX_FEATURES = 20_000, 500  # limits of the compared models, which take seconds
+MAX_ROWS, MAX_FEATURES = 20_000, 500  # so that comparing models takes seconds
 MIN_PROBABILITY = 1e-9  # probabilities are clipped to this distance from 0 and 1
 
 

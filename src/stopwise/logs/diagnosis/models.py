@@ -118,7 +118,7 @@ class Disagreement:
         return ModelDraws(np.concatenate(selected), predictions)
 
     def flattest_predictions(self) -> Floats:
-        """Return p̂_ij of the fitted rows, as close to constant as the data allow.
+        """Return p̂_ij of the fitted rows, as nearly constant as the data allow.
 
         Noise gives a model spurious slopes. The logits z are moved towards their mean m,
         m + λ(z − m), with the smallest λ for which (1 − λ)²·Σ p̂(1 − p̂)(z − m)², the distance

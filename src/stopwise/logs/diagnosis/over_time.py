@@ -25,7 +25,7 @@ MIN_STANDARD_ERRORS = 2.0  # by which a half-life must be better than no forgett
 
 
 def over_time(rows: Sample, pairs: Sequence[tuple[int, int]], predicted: Floats) -> OverTime:
-    """Return the changes in a log and its half-life; ``predicted`` is p̂ of each row and pair."""
+    """Return the changes in a log and the best half-life; ``predicted`` is p̂ by row and pair."""
     order = np.argsort(rows.number)
     changes: list[Change] = []
     number, d = rows.number[order], rows.differ[order].astype(np.int64)

@@ -111,7 +111,7 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def needs_other_models(pairs: Sequence[PairSummary], audit: Audit | None) -> bool:
-    """Return whether the models of disagreement do not fit, by their predictions or by labels."""
+    """Return whether predictions or labels show that the models of disagreement do not fit."""
     return any(p.reliability.fit != "good" for p in pairs) or (
         audit is not None and _loses(audit) and audit.rule_depth <= audit.best_fixed
     )

@@ -176,7 +176,7 @@ class Tally:
         return self
 
     def result(self, by: Criterion | None = None) -> Replay:
-        """Return the results; ``by`` overrides the criterion of comparison."""
+        """Return the results; ``by`` overrides the criterion for comparing options."""
         arms = self._cascade.names
         if not self.answered:
             raise InvalidLogError(

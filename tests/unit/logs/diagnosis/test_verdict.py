@@ -163,7 +163,7 @@ def test_without_labels_the_answer_is_labels_needed():
     [
         (
             {},
-            "Labels on 480 random rows .* must correct more .* at least 50.% of these rows; .* within ±10 points",
+            "Labels on 480 random rows .* at least 50.% of these rows; .* within ±10 points",
         ),
         (
             {"rows": (1, 2)},
