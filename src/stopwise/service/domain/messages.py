@@ -28,7 +28,7 @@ class Arm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An arm of a cascade: a test, a model or a human expert."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100, examples=["glucose"])]
-    cost: Annotated[float, Meta(ge=0, description="The cost of running it.", examples=[0.24])]
+    cost: Annotated[float, Meta(ge=0, description="The cost of running the arm.", examples=[0.24])]
 
 
 class CascadeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,7 +39,7 @@ class CascadeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name : str
         Part of the URLs. A name cannot be reused, even after the cascade is retired.
     arms : list of Arm
-        In the order in which they run.
+        The arms in the order in which they run.
     context : list of str, int or dict
         The names of the numbers in a context, or only how many there are; or an encoding of
         categories, dates and missing values, as returned by `Encoding.to_spec`.
@@ -78,7 +78,7 @@ class CascadeView(msgspec.Struct, frozen=True):
     spec: CascadeSpec
     status: Annotated[
         Literal["active", "retired", "failed"],
-        Meta(description="failed: it is being reloaded from the log; its counts are 0 until then."),
+        Meta(description="failed: being reloaded from the log; until then, all counts are 0."),
     ]
     created: Annotated[float, Meta(description="Seconds since 1970.")]
     n_features: int
@@ -167,7 +167,7 @@ class RoundAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
         The cost of all arms up to `stop` if that is known, otherwise of those that have answered.
     stop : int
         The index of the last arm to run, from 0. If stages reveal the context, it is absent until
-        it is decided.
+        the policy has decided to stop.
     next : int
         The index of the first arm whose output is missing; absent once the round has ended.
     reason : str

@@ -209,7 +209,7 @@ async def round_(app: "App", request: Request) -> Reply:
     errors=_REPORT_ERRORS,
 )
 async def report_outputs(app: "App", request: Request) -> Reply:
-    """Report outputs of a round's arms; the response names the next arm or ends the round.
+    """Report outputs of a round; the response names the next arm, if any.
 
     If the complete context is known, send the outputs together or one by one, in any order, at any
     time. If stages reveal the context, send the output of the arm at index `next` and the numbers
@@ -232,7 +232,7 @@ async def report_outputs(app: "App", request: Request) -> Reply:
 async def label_round(app: "App", request: Request) -> Reply:
     """Report the label of a round that has ended: the right answer, or which arms were right.
 
-    Label the rounds in the label requests; label other rounds only if you choose them at random.
+    Label the rounds that `label-requests` lists, and others only if you choose them at random.
     """
     name, id_ = request.params["name"], request.params["id"]
     return 200, await report_label(app.service, name, id_, request.content)
@@ -255,7 +255,7 @@ async def label_requests(app: "App", request: Request) -> Reply:
 
 @_get("/v1/state", "admin", m.StateAnswer, "The state of this replica.")
 async def state(app: "App", request: Request) -> Reply:
-    """Show the position in the log and a digest of the state; replicas can be compared by it."""
+    """Show the position in the log and a digest of the state, for comparing replicas."""
     check_unrestricted(request)
     return 200, await app.service.state_hash()
 
