@@ -140,10 +140,11 @@ class _ClientBase(Generic[H]):
 class Client(_ClientBase["httpx.Client"]):
     """Blocking client of a Stopwise service.
 
-    Requests are retried if the connection fails, if they time out, and after the responses 429,
-    502, 503 and 504. Waits between tries follow exponential back-off with full jitter and respect
-    Retry-After up to 5 s. Retries are never counted twice: a request that creates something has an
-    Idempotency-Key, which all its tries share, and all other requests are idempotent.
+    Requests are retried if the connection fails, if they time out, after responses with status 429,
+    502, 503 or 504, and once after a 500. Waits between tries follow exponential back-off with full
+    jitter and respect Retry-After up to 5 s. A retried request takes effect only once: a request
+    that creates something has an Idempotency-Key, which all its tries share, and all other requests
+    are idempotent.
 
     Threads may share a client. It keeps connections open, so close it or use it as a context
     manager.
@@ -159,7 +160,7 @@ class Client(_ClientBase["httpx.Client"]):
     timeout : float
         Timeout of each try in seconds.
     deadline : float
-        Timeout of a call with all its tries in seconds.
+        Timeout of a call, including all its tries, in seconds.
     rng : numpy.random.Generator, optional
         Random generator for the waits between tries.
     http : httpx.Client, optional
@@ -200,8 +201,8 @@ class Client(_ClientBase["httpx.Client"]):
     ) -> Outcome:
         """Run a complete round: open it, call the stages, and report their outputs.
 
-        A stage fails if it raises, times out or returns an invalid output. This ends the round,
-        and the service learns from the earlier stages.
+        A stage fails if it raises an exception, times out or returns an invalid output. A failure
+        ends the round, and the service learns from the earlier stages.
 
         Parameters
         ----------
