@@ -1,4 +1,4 @@
-"""Environments with ground truth, comparators, experiments, theory and the reproduction."""
+"""Research tools: environments, comparators, experiments, theory and the paper reproduction."""
 
 from typing import TYPE_CHECKING
 

@@ -37,7 +37,7 @@ class Truth(msgspec.Struct, frozen=True, eq=False):
 class Comparator(ABC):
     """A reference rule that uses the ground truth.
 
-    It is not a `Policy`, since it cannot serve live traffic.
+    Not a `Policy`, because live traffic has no ground truth.
     """
 
     name: ClassVar[str]  # for `PolicySpec`
@@ -54,9 +54,9 @@ class Comparator(ABC):
 
 
 def checked_length(name: str, values: NDArray[Any], n: int) -> NDArray[Any]:
-    """Return the values; raise if there is not one per round."""
+    """Return ``values``; raise an error unless there is one per round."""
     if values.ndim == 0 or len(values) != n:
         raise InvalidParameterError(
-            f"{name} must have one value for each of {n} rounds, got shape {np.shape(values)}"
+            f"{name} must have {n} entries (one per round), got shape {np.shape(values)}"
         )
     return values

@@ -20,7 +20,8 @@ from stopwise.research.theory.regret import TIE
 class Clairvoyant(Comparator):
     """The stopping test of USS-PD with the true p_ij(x) instead of estimates.
 
-    Where it is not optimal, weak dominance fails and disagreement cannot identify the best arm.
+    It is optimal in every context with weak dominance. In other contexts, disagreement cannot
+    identify the best arm.
 
     Examples
     --------
@@ -67,13 +68,17 @@ class Clairvoyant(Comparator):
     def _checked(self, disagreement: ArrayLike, n: int) -> Floats:
         p = checked_length("disagreement", np.asarray(disagreement), n)
         k = self.cascade.n_arms
-        if p.shape != (n, k, k) or np.isnan(p).any():
+        if p.shape != (n, k, k):
             raise InvalidParameterError(
-                f"disagreement must have shape ({n}, {k}, {k}) without NaN, got shape {p.shape}"
+                f"disagreement must have shape ({n}, {k}, {k}), got shape {p.shape}"
+            )
+        if np.isnan(p).any():
+            raise InvalidParameterError(
+                f"disagreement must not contain NaN, got {np.isnan(p).sum()} NaN values"
             )
         return p
 
     def _stops(self, disagreement: Floats) -> Ints:
-        # Gaps within TIE of p count as ties, as in `optimal_arms`; otherwise rounding would add
-        # regret.
+        # A gap within TIE of p is a tie, as in `optimal_arms`. Otherwise, rounding errors would
+        # add regret.
         return first_passing(self.cascade.gaps - disagreement > TIE)

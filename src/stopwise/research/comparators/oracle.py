@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwise.arrays import Ints
-from stopwise.checks import as_table, rounds_in
+from stopwise.checks import as_table, rounds_in, short_repr
 from stopwise.errors import InvalidStopError, TruthRequiredError
 from stopwise.policies.validation import output_table
 from stopwise.progress import Progress, no_progress
@@ -16,7 +16,7 @@ from stopwise.research.environments.base import Batch
 
 
 class Oracle(Comparator):
-    """Stops at the optimal arm of every context, with zero regret by definition.
+    """The rule that stops at the optimal arm in every context; its regret is zero by definition.
 
     Examples
     --------
@@ -65,6 +65,7 @@ class Oracle(Comparator):
         n_arms = self.cascade.n_arms
         if stops.shape != (n,) or not np.isin(stops, range(n_arms)).all():
             raise InvalidStopError(
-                f"optimal must be an arm index from 0 to {n_arms - 1} for each round"
+                f"optimal must have one arm index (0 to {n_arms - 1}) per round, got "
+                f"{short_repr(stops.tolist())}"
             )
         return stops.astype(np.int64)

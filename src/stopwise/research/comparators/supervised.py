@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stopwise.arrays import Floats, Ints
 from stopwise.cascade import Cascade
-from stopwise.checks import as_table, checked_seed, integer, real
+from stopwise.checks import as_table, checked_seed, integer, real, short_repr
 from stopwise.engine import native
 from stopwise.errors import (
     InvalidOutputsError,
@@ -27,7 +27,7 @@ CHUNK = 65_536  # rounds between progress reports
 
 
 class Supervised(Comparator):
-    """The stopping test with error rates learned from labels of the revealed arms.
+    """The stopping test with error rates, learned from labels and the outputs of arms that ran.
 
     ::
 
@@ -73,8 +73,8 @@ class Supervised(Comparator):
         )
         if self.features.self_scaling or len(self.features.maps) > 1:
             raise InvalidParameterError(
-                "Supervised requires one feature map for all arms, such as Polynomial or Scaled, "
-                "because it models arms, not pairs"
+                "features must be one map for all arms, such as Polynomial or Scaled, because "
+                f"Supervised models arms, not pairs; got {short_repr(features)}"
             )
         self.delta = real("delta", delta, above=0, below=1)
         self.sigma = real("sigma", sigma, above=0)
@@ -90,7 +90,7 @@ class Supervised(Comparator):
 
     @property
     def rounds(self) -> int:
-        """Rounds learned so far."""
+        """The number of rounds learned from so far."""
         return self.learner.rounds
 
     # -- one round ----------------------------------------------------------------------------
@@ -126,10 +126,12 @@ class Supervised(Comparator):
         self.learner.observe_answers(self.features.engine_input(x), n - 1, rule_stop, wrong)
 
     def _explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
-        """Return the comparisons behind a decision: differences of error rates."""
+        """Return the evidence for a decision: the compared differences in error rates."""
         compared = self.learner.evidence(decision.trace, decision.rule_stop, True)
         if compared is None:
-            raise StopwiseError("the estimate did not converge; use a larger ridge")
+            raise StopwiseError(
+                f"the error rate estimates did not converge; increase ridge, got {self.ridge:g}"
+            )
         return tuple(PairEvidence(*comparison) for comparison in compared)
 
     # -- many rounds --------------------------------------------------------------------------
@@ -155,11 +157,11 @@ class Supervised(Comparator):
         table = output_table(outputs, n, n_arms)
         answers = checked_length("labels", as_table(labels), n)
         if answers.ndim != 1:
-            raise InvalidParameterError(f"labels must be {n} values, got shape {answers.shape}")
+            raise InvalidParameterError(f"labels must have shape ({n},), got shape {answers.shape}")
         for t, answer in enumerate(answers.tolist()):
             if answer is None or answer != answer:
                 raise InvalidOutputsError(
-                    f"labels must not be None or NaN, got {answer!r} in round {t}"
+                    f"labels must not contain None or NaN, got {answer!r} in round {t}"
                 )
         wrong = np.ascontiguousarray(table != answers[:, None]).view(np.uint8)
         stops, answered = np.empty(n, dtype=np.int64), np.full(n, n_arms)
@@ -185,7 +187,7 @@ class Supervised(Comparator):
 
     @property
     def effort(self) -> dict[str, int]:
-        """Counters of the work for exact decisions (docs/certificate.md)."""
+        """Counters of the work done for exact decisions (docs/certificate.md)."""
         return self.learner.effort
 
     def theta(self, arm: int) -> Floats | None:
@@ -197,7 +199,7 @@ class Supervised(Comparator):
         return {"learner": np.frombuffer(self.learner.save(), dtype=np.uint8)}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Restore a learned `state`; raise ValueError and change nothing if it is invalid."""
+        """Restore a `state`; if it is invalid, raise ValueError and change nothing."""
         learner = self._new_learner()
         learner.restore(state["learner"].tobytes())
         self.learner = learner

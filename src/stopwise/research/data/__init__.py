@@ -1,4 +1,4 @@
-"""The two tables of the paper's experiments; README.md in this folder states their origin."""
+"""The two tables used in the paper's experiments; README.md in this folder states their origin."""
 
 from importlib.resources import files
 
@@ -12,7 +12,7 @@ TABLES = ("pima", "heart")
 
 
 def load_table(name: str) -> tuple[tuple[str, ...], Floats, Ints]:
-    """Load the table "pima" or "heart" as column names, data, and labels 0 or 1.
+    """Load the table "pima" or "heart"; return its column names, data and labels (0 or 1).
 
     Examples
     --------

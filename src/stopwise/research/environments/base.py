@@ -25,7 +25,7 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     outputs : ndarray of shape (n, K) or None
         The output of every arm; a policy sees those up to its stop.
     differ : ndarray of shape (n, K(K−1)/2) or None
-        Whether each pair disagrees, if there are no outputs.
+        Whether each pair disagrees; used if there are no outputs.
     labels : ndarray of shape (n,) or None
         The correct answers.
     error_rates : ndarray of shape (n, K) or None
@@ -43,14 +43,14 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def dominant(self) -> Bools:
-        """Which contexts are weakly dominant (WD): ξ(x) > 0."""
+        """Whether each context is weakly dominant (WD): ξ(x) > 0."""
         return self.margins > 0
 
 
 class Environment(ABC):
     """A source of rounds for a cascade, with contexts of ``context_dim`` numbers.
 
-    ``name`` is the name in ``ENVIRONMENTS``.
+    ``name`` is its key in ``ENVIRONMENTS``.
     """
 
     name: ClassVar[str]

@@ -19,11 +19,11 @@ from stopwise.research.theory.regret import optimal_arms
 class BinaryArms(Environment):
     """Arm i answers 1 with probability a_i(x) and the label is 1 with probability y(x).
 
-    Given x all are independent, so
+    Given x, all answers and the label are independent, so
 
         γ_i(x) = a_i(1 − y) + (1 − a_i)y,    p_ij(x) = a_i(1 − a_j) + (1 − a_i)a_j
 
-    which determine the optimal arm and the margin ξ(x). Subclasses set ``cascade`` and
+    These determine the optimal arm and the margin ξ(x). Subclasses set ``cascade`` and
     ``context_dim`` in ``__init__`` and implement `draw` (``docs/environments.md``).
     """
 
@@ -87,8 +87,8 @@ class BinaryArms(Environment):
 class LogisticArms(BinaryArms):
     """Contexts uniform in [−1, 1]^d; arm i answers 1 with probability μ(xᵀw_i + b_i).
 
-    The label is 1 with probability μ(xᵀw + b). Given the context, arms and label are independent
-    (see `BinaryArms`). ``arms`` has a row (w_i, b_i) per arm; ``label`` is (w, b).
+    The label is 1 with probability μ(xᵀw + b). Given the context, the answers and the label are
+    independent (see `BinaryArms`). ``arms`` has a row (w_i, b_i) per arm; ``label`` is (w, b).
 
     Examples
     --------
@@ -106,8 +106,8 @@ class LogisticArms(BinaryArms):
         self._arms = table("arms", arms).copy()
         if len(self._arms) != cascade.n_arms or self._arms.shape[1] < 2:
             raise InvalidParameterError(
-                f"arms must have {cascade.n_arms} rows (one per arm) of at least one weight and "
-                f"the bias, got shape {self._arms.shape}"
+                f"arms must have {cascade.n_arms} rows (one per arm), each with at least one "
+                f"weight and a bias, got shape {self._arms.shape}"
             )
         self._label = vector("label", label, size=self._arms.shape[1])
         self.context_dim = self._arms.shape[1] - 1

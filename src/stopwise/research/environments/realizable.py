@@ -26,7 +26,7 @@ STEPS, OVERSHOOT = 1000, 1.7  # sufficient when a single point is feasible, the 
 
 
 class Realizable(Environment):
-    """Arms answer 0 or 1, drawn jointly so that pair (i, j) disagrees with probability μ(φᵀθ_ij).
+    """Arms that answer 0 or 1, where arms i and j disagree with probability μ(φᵀθ_ij).
 
     Without a ``degree``, contexts are uniform in [−1, 1]^d with the first coordinate fixed to 1 as
     an intercept, and φ = x/√d, so the model of a policy with ``features=Identity()`` is exact. With
@@ -36,10 +36,11 @@ class Realizable(Environment):
     Such arms exist if the p_ij of each context lie in [a, 2a] with 2a ≤ 2/3 (five arms: [a, 1.5a]
     with 1.5a ≤ 0.6; ``docs/realizable.md``). Otherwise `sample` may raise an error.
 
-    There are no labels. The optimal arm i* is that of the paper's Lemma 2, min{i : C_j − C_i >
-    p_ij(x) for all j > i}. It is the best arm if the label is its own answer, and no labels make a
-    deeper arm better. Contexts in which it cannot be best, because C_i* − C_l > p_{l i*} for an
-    earlier arm l, are rejected: contextual weak dominance cannot hold there.
+    There are no labels. The optimal arm is defined as in the paper's Lemma 2,
+    i* = min{i : C_j − C_i > p_ij(x) for all j > i}. If the correct label is the answer of i*, then
+    i* is the best arm; no labels make a deeper arm better. Contexts in which C_i* − C_l > p_{l i*}
+    for an earlier arm l are rejected, because there i* cannot be the best arm and contextual weak
+    dominance cannot hold.
 
     Parameters
     ----------
@@ -49,8 +50,9 @@ class Realizable(Environment):
     degree : int, optional
         The degree of the polynomial features.
     margin : float
-        Contexts in which the test of an arm is decided by less than this are rejected, so ξ is at
-        least the margin and no arm before the optimal one is nearly good enough.
+        Contexts are rejected if an arm up to the optimal one passes or fails the stopping test by
+        less than this. So ξ is at least the margin, and no arm before the optimal one nearly
+        passes the test.
 
     Examples
     --------
@@ -80,8 +82,8 @@ class Realizable(Environment):
             self._features = bind(Polynomial(degree), self.context_dim, cascade.n_arms)
             if self._features.n_features != length:
                 raise InvalidParameterError(
-                    f"theta must have {self._features.n_features} numbers per pair, one for each "
-                    f"feature of {self.context_dim} coordinates, got {length}"
+                    f"theta must have {self._features.n_features} numbers per pair (one per "
+                    f"feature of a context with {self.context_dim} coordinates), got {length}"
                 )
 
     def sample(self, rounds: int, random: np.random.Generator) -> Batch:
@@ -103,10 +105,10 @@ class Realizable(Environment):
         if not exist.all():
             context, probabilities = (values[~exist][0].round(3).tolist() for values in (x, p))
             raise InvalidParameterError(
-                f"theta is impossible in {np.sum(~exist)} of {len(p)} contexts: at {context}, no "
-                f"arms disagree with probabilities {probabilities} for pairs "
-                f"{self.cascade.pairs()}. Keep the probabilities of a context at most 0.6 and "
-                "within a factor of 1.5 of each other"
+                f"theta is impossible in {np.sum(~exist)} of {len(p)} contexts: in context "
+                f"{context}, the pairs {self.cascade.pairs()} cannot disagree with probabilities "
+                f"{probabilities}; keep the probabilities of each context at most 0.6 and within a "
+                "factor of 1.5 of each other"
             )
         u = random.random((len(p), 1))
         return cuts(self.cascade.n_arms)[(weights.cumsum(axis=1) <= u).sum(axis=1)]
@@ -114,7 +116,7 @@ class Realizable(Environment):
     def _accepted(
         self, rounds: int, random: np.random.Generator
     ) -> Iterator[tuple[Floats, Floats]]:
-        """Draw blocks of contexts with their disagreements until enough are accepted."""
+        """Draw blocks of contexts, with their p_ij, until enough are accepted."""
         block = rounds if self.margin == 0.0 else max(rounds, BLOCK)
         n_accepted = n_drawn = 0
         while n_accepted < rounds:
@@ -133,7 +135,7 @@ class Realizable(Environment):
             block = max(rounds, BLOCK)
 
     def _accept(self, table: Floats) -> Bools:
-        """Return which contexts have the margin and an arm that can be optimal."""
+        """Return whether each context has the required margin and an arm that can be optimal."""
         optimal = first_candidates(self.cascade, table)
         accepted = can_be_optimal(self.cascade, table, optimal)
         for i in range(self.cascade.n_arms - 1):
@@ -142,7 +144,7 @@ class Realizable(Environment):
         return accepted
 
     def _draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats]:
-        """Draw contexts with the probability that each pair disagrees."""
+        """Draw contexts; return them with the probability that each pair disagrees."""
         x = random.uniform(-1.0, 1.0, (rounds, self.context_dim))
         if self._features is None:
             x[:, 0] = 1.0
@@ -162,15 +164,16 @@ def _vectors(
 ) -> Floats:
     pairs = cascade.pairs()
     if len(theta) != len(pairs) or (isinstance(theta, Mapping) and set(theta) != set(pairs)):
+        got = f"pairs {list(theta)}" if isinstance(theta, Mapping) else f"{len(theta)} vectors"
         raise InvalidParameterError(
-            f"theta must have one vector for each pair of {pairs}, got {len(theta)}"
+            f"theta must have one vector for each of the pairs {pairs}, got {got}"
         )
     vectors = [theta[pair] for pair in pairs] if isinstance(theta, Mapping) else theta
     return table("theta", cast(ArrayLike, vectors)).copy()
 
 
 def _dimension(length: int, degree: int) -> int:
-    """Return the smallest d with at least ``length`` monomials of this degree."""
+    """Return the smallest d that has at least ``length`` monomials up to this degree."""
     dim = 1
     while degree >= 1 and math.comb(dim + degree, degree) < length:
         dim += 1
@@ -178,7 +181,7 @@ def _dimension(length: int, degree: int) -> int:
 
 
 def cuts(n_arms: int) -> Ints:
-    """Return the answers (cuts + 1, K) in each cut of one arm, of two arms, and in the empty cut.
+    """Return one row of answers per cut: every cut of one arm, of two arms, and the empty cut.
 
     A *cut* is a set of arms that answer 1 while the others answer 0.
     """
@@ -188,15 +191,17 @@ def cuts(n_arms: int) -> Ints:
 
 
 def cut_weights(p: Floats, n_arms: int) -> tuple[Floats, Bools]:
-    """Return probabilities of the cuts for each row of p, and for which rows they exist.
+    """Return the probability of each cut for every row of p, and whether it exists.
 
-    With these probabilities pairs disagree with probabilities p (``docs/realizable.md``). ``p`` is
-    (n, K(K−1)/2), in the order of ``Cascade.pairs()``. For any t such that
+    If cuts are drawn with these probabilities, pairs disagree with the probabilities p
+    (``docs/realizable.md``). ``p`` has shape (n, K(K−1)/2), in the order of ``Cascade.pairs()``.
+    For any t such that
 
         t_i + t_j ≥ p_ij,   Σ_k≠i (t_i + t_k − p_ik) ≤ 2·t_i,   Σ_i<j p_ij − (K − 3)·Σ_i t_i ≤ 2
 
-    v_ij = (t_i + t_j − p_ij)/2 for cut {i, j} and t_i − Σ_k v_ik for cut {i} are probabilities that
-    give p. Each step moves t across the most violated half-space (Motzkin, Schoenberg, 1954).
+    the values v_ij = (t_i + t_j − p_ij)/2 for cut {i, j} and t_i − Σ_k v_ik for cut {i} are
+    probabilities that result in p. Each step moves t across the most violated half-space (Motzkin,
+    Schoenberg, 1954).
     """
     pair_cuts = cuts(n_arms)[n_arms:-1]
     sums = -1.0 - (n_arms - 4) * np.eye(n_arms)

@@ -18,7 +18,7 @@ ENVIRONMENTS: dict[str, type[Environment]] = {
 
 
 def make_environment(name: str, cascade: Cascade, **parameters: Any) -> Environment:
-    """Create an environment by its name in ``ENVIRONMENTS``, from plain values.
+    """Create an environment by its name in ``ENVIRONMENTS``, with plain values as parameters.
 
     Examples
     --------
@@ -27,9 +27,9 @@ def make_environment(name: str, cascade: Cascade, **parameters: Any) -> Environm
     """
     if name not in ENVIRONMENTS:
         raise UnknownEnvironmentError(
-            f"unknown environment {name!r} (your own must be registered in ENVIRONMENTS); "
+            f"unknown environment {name!r} (register custom ones in ENVIRONMENTS); "
             f"{suggestion(name, ENVIRONMENTS)}"
         )
-    # Constructors take the cascade first, then different parameters.
+    # All constructors take the cascade first, but their other parameters differ.
     factory: Any = ENVIRONMENTS[name]
     return factory(cascade, **parameters)

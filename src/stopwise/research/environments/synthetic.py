@@ -1,4 +1,4 @@
-"""The paper's synthetic data set, with five classifiers with different regularisation as arms."""
+"""The paper's synthetic data set; its arms are five classifiers that differ in regularisation."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -23,7 +23,7 @@ class Synthetic(BinaryArms):
     """Three features uniform in (−1, 1); the label is 0 if x₁ + x₁x₂ + x₃² < 0, else 1.
 
     The data set of ``samples`` rows is drawn once, from ``data_seed``. Arm i is a logistic
-    classifier θ_i of the monomials Φ(x) of degree one and two, trained on the data set with inverse
+    classifier θ_i on the monomials Φ(x) of degree one and two, trained on the data set with inverse
     regularisation strength ``C[i]`` (see `fit_logistic`); it answers 1 with probability
     μ(Φ(x)ᵀθ_i). Rounds are the rows in random order, reshuffled after each pass.
 

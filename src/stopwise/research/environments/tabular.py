@@ -1,4 +1,4 @@
-"""Environments from labelled tables, with classifiers of the leading columns as arms."""
+"""Environments from labelled tables; the arms are classifiers of the leading columns."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -20,7 +20,7 @@ HEART_C = (1.01, 1.91, 2.0)
 
 
 class Tabular(BinaryArms):
-    """Contexts are the rows of a table, in order and repeatedly.
+    """An environment whose contexts are the rows of a table, in order and repeatedly.
 
     Arm i is a logistic classifier trained on the leading ``columns_per_arm[i]`` columns, and
     answers 1 with its predicted probability. Deeper arms see more columns, such as test results.
@@ -34,7 +34,7 @@ class Tabular(BinaryArms):
     columns_per_arm : sequence of int
         The number of leading columns that each arm sees.
     C : float or sequence of float
-        The inverse regularisation strength of all arms or of each (see `fit_logistic`).
+        The inverse regularisation strength, one value or one per arm (see `fit_logistic`).
     intercept : bool
         Whether the arms have an intercept.
 
@@ -106,8 +106,9 @@ class Pima(Tabular):
 class Heart(Tabular):
     """The paper's heart disease cascade: 297 rows, three arms that see 7, 10 and 12 columns.
 
-    Arm 0 sees age to restecg, arm 1 also thalach, exang and oldpeak, arm 2 also slope and ca.
-    The last attribute, thal, is omitted: the paper has twelve. Columns are `standardised`.
+    Arm 0 sees the columns age to restecg, arm 1 also thalach, exang and oldpeak, arm 2 also slope
+    and ca. The last attribute, thal, is omitted, because the paper uses twelve. Columns are
+    `standardised`.
 
     Examples
     --------
@@ -125,7 +126,7 @@ class Heart(Tabular):
 
 
 def standardised(X: ArrayLike) -> Floats:
-    """Return a table with columns of mean 0 and equal spread, and rows of norm at most 1.
+    """Scale columns to mean 0 and equal standard deviation, and rows to a norm of at most 1.
 
     Each column is centred and divided by its population standard deviation; then the table is
     divided by the largest row norm. Constant columns become zero.

@@ -58,8 +58,8 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, C: float = 1.0, intercept: bool = T
     weight = checks.real("C", C, above=0)
     if intercept and (labels == labels[0]).all():
         raise InvalidParameterError(
-            f"y must contain both labels, got only {labels[0]}: the intercept would diverge; pass "
-            "intercept=False"
+            f"y must contain both labels, got only {labels[0]}, for which the intercept would "
+            "diverge; pass intercept=False"
         )
     rows = np.column_stack([table, np.ones(len(table))]) if intercept else table
     penalty = np.ones(rows.shape[1])
@@ -70,15 +70,17 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, C: float = 1.0, intercept: bool = T
 
 def checked_table(X: ArrayLike, y: ArrayLike) -> tuple[Floats, Ints]:
     """Return copies of a table of finite numbers and its labels, which must be 0 or 1."""
-    table = checks.table("the data", X).copy()
-    labels = checks.numbers("the labels", y)
+    table = checks.table("X", X).copy()
+    labels = checks.numbers("y", y)
     if labels.shape != (len(table),):
         raise InvalidParameterError(
             f"y must have {len(table)} labels, one per row of X, got shape {labels.shape}"
         )
     if not np.isin(labels, (0.0, 1.0)).all():
         row = int(np.argmin(np.isin(labels, (0.0, 1.0))))
-        raise InvalidParameterError(f"y must be 0 or 1, got {labels[row]:g} in row {row}")
+        raise InvalidParameterError(
+            f"y must contain only 0 and 1, got {labels[row]:g} in row {row}"
+        )
     return table, labels.astype(np.int64)
 
 
@@ -97,7 +99,7 @@ def _minimise(rows: Floats, sign: Floats, C: float, penalty: Floats) -> Floats:
         residual = np.exp(-np.logaddexp(0.0, margin))
         slope = residual * np.exp(-np.logaddexp(0.0, -margin))
         gradient = penalty * w - C * (rows.T @ (sign * residual))
-        # bound on the rounding error of the gradient, mostly due to that of the margins
+        # bound on the rounding error of the gradient, which comes mostly from the margins
         noise = C * (size.T @ (residual + slope * (1.0 + size @ np.abs(w))))
         tolerance = max(TOLERANCE * min(1.0, C), 4 * EPSILON * float(np.linalg.norm(noise)))
         if np.linalg.norm(gradient) <= tolerance:

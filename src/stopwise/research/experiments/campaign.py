@@ -27,10 +27,11 @@ def run_campaign(
 ) -> None:
     """Execute the runs missing from a store, storing each task's runs as soon as it finishes.
 
-    If it is killed or interrupted (Ctrl-C), the next call resumes.
+    After a crash or an interrupt (Ctrl-C), the next call resumes.
 
-    ``experiments`` are specs with the seeds of their runs. The executor stays open. ``progress`` is
-    called as ``progress("running", done, total)``, counting runs, including those already stored.
+    ``experiments`` are pairs of a spec and the seeds of its runs. The executor is not closed.
+    ``progress`` is called as ``progress("running", done, total)``; both numbers count runs and
+    include those already stored.
 
     Examples
     --------
@@ -50,7 +51,7 @@ def run_campaign(
         seeds_of.setdefault(spec, {}).update(dict.fromkeys(seeds))
     missing = {spec: store.missing(spec, seeds) for spec, seeds in seeds_of.items()}
     for spec in (spec for spec, seeds in missing.items() if seeds):
-        # report an error in the last spec now, not after hours
+        # report an invalid spec now, not hours later when its first run starts
         environment = build_environment(spec.environment)
         spec.policy.build(environment.cascade, environment.context_dim, seed=0)
     total = sum(map(len, seeds_of.values()))

@@ -32,7 +32,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False):
     signed: Floats | None = None  # (n,): Σ [C_I − C_i* + p], if error rates are unknown
 
     def agrees(self, other: "Trace") -> bool:
-        """Return whether key, seed and all numbers are equal, bit for bit."""
+        """Return whether both traces have the same key, seed and numbers, bit for bit."""
         return self.encode() == other.encode()
 
     def encode(self) -> bytes:
@@ -48,7 +48,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False):
 def execute(spec: ExperimentSpec, seed: int, progress: Progress = no_progress) -> Trace:
     """Execute a run; every call gives the same trace, bit for bit.
 
-    ``progress`` is that of `simulate`; an exception that it raises aborts the run.
+    ``progress`` is called as in `simulate`; if it raises an exception, the run is aborted.
 
     Examples
     --------
@@ -81,14 +81,14 @@ def execute(spec: ExperimentSpec, seed: int, progress: Progress = no_progress) -
 
 @lru_cache(maxsize=32)
 def build_environment(spec: EnvironmentSpec) -> Environment:
-    """Return the environment of a spec, cached per process because some train their arms."""
+    """Return the environment of a spec, cached because some environments train their arms."""
     return spec.build()
 
 
 def draw_batch(environment: EnvironmentSpec, rounds: int, seed: int) -> Batch:
-    """Return the rounds of a run, read-only, so that policies which share them cannot change them.
+    """Return the rounds of a run, as read-only arrays because policies may share them.
 
-    Short runs are cached for the next policy.
+    The rounds of short runs are cached for the next policy.
     """
     draw = _draw_cached if rounds <= CACHED_ROUNDS else _draw
     return draw(environment, rounds, seed)

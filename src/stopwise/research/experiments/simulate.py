@@ -23,15 +23,16 @@ class Run(msgspec.Struct, frozen=True, eq=False):
     cost : ndarray of shape (T,)
         C_{I_t}, the cost of each round.
     regret : ndarray of shape (T,)
-        𝔑_t, the cumulative regret; ``run.regret[-1]`` is that of the entire run. If the
-        environment has no error rates, the paper's upper bound ``Σ |C_I − C_i*| + p_{i* I}``.
+        𝔑_t, the cumulative regret; ``run.regret[-1]`` is the total. If the environment has no
+        error rates, this is the paper's upper bound ``Σ |C_I − C_i*| + p_{i* I}``.
     undominated : ndarray of shape (T,)
         The part of ``regret`` from contexts that are not weakly dominant, for which disagreement
         cannot identify the optimal arm.
     total_cost : ndarray of shape (T,) or None
         Cumulative Σ (γ_I + C_I), if the environment has error rates.
     signed : ndarray of shape (T,) or None
-        The paper's tighter bound on the regret, ``Σ [C_I − C_i* + p_{i* I}]``, if it has none.
+        The paper's tighter bound on the regret, ``Σ [C_I − C_i* + p_{i* I}]``, if the environment
+        has no error rates.
     """
 
     stops: Ints
@@ -53,8 +54,9 @@ def simulate(
     """Play rounds of an environment with a policy and measure its regret.
 
     The policy learns during the run: use a new one for an independent run. ``seed`` determines the
-    rounds that the environment draws. Its ground truth is used for the regret and by comparators,
-    never by policies. ``progress`` is called periodically as ``progress("rounds", done, total)``.
+    rounds that the environment draws. The ground truth is used to compute the regret and by
+    comparators, never by policies. ``progress`` is called periodically as
+    ``progress("rounds", done, total)``.
 
     Examples
     --------
@@ -68,7 +70,7 @@ def simulate(
     """
     if differences := policy.cascade.differences(environment.cascade):
         raise CascadeMismatchError(
-            f"policy and environment must have the same cascade; they have {', '.join(differences)}"
+            f"policy and environment must have the same cascade, got {', '.join(differences)}"
         )
     rounds = integer("rounds", rounds, least=1)
     batch = environment.sample(rounds, np.random.default_rng(seed))

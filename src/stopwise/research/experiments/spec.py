@@ -23,8 +23,9 @@ from stopwise.research.environments.base import Environment
 from stopwise.research.environments.registry import make_environment
 from stopwise.text import suggestion
 
-# Increase when the same spec and seed give other numbers, for example through a changed default,
-# random stream or definition of regret. All keys change, so old and new runs are not mixed.
+# Increase when the same spec and seed give different numbers, for example after a change of a
+# default, a random stream or the definition of regret. This changes all keys, so old and new runs
+# are not mixed.
 FORMAT = 6
 
 # Arguments of a policy that the experiment provides.
@@ -32,7 +33,7 @@ RESERVED = ("cascade", "features", "context_dim", "seed")
 
 
 class _Spec(msgspec.Struct, frozen=True, eq=False, forbid_unknown_fields=True):
-    """A value compared and hashed by its canonical JSON."""
+    """A spec, compared and hashed by its canonical JSON."""
 
     def to_json(self) -> str:
         """Return the canonical JSON of this spec, which msgspec can decode."""
@@ -68,7 +69,7 @@ class EnvironmentSpec(_Spec, frozen=True, eq=False):
         force_setattr(self, "costs", tuple(costs))
 
     def build(self) -> Environment:
-        """Create the environment; slow for those that train their arms."""
+        """Create the environment; slow if it trains its arms."""
         return make_environment(self.name, Cascade(self.costs), **self.parameters)
 
 
@@ -111,7 +112,9 @@ class PolicySpec(_Spec, frozen=True, eq=False):
             parameters["context_dim"] = context_dim
         if self.features is not None:
             if not takes(kind, "features"):
-                raise InvalidParameterError(f"{self.name!r} does not take features; omit features")
+                raise InvalidParameterError(
+                    f"features must be omitted for {self.name!r}, which takes none"
+                )
             parameters["features"] = map_from_spec(self.features)
         if takes(kind, "seed"):
             parameters["seed"] = policy_seed(seed)
@@ -168,12 +171,12 @@ class ExperimentSpec(_Spec, frozen=True, eq=False):
 
 
 def environment_rng(seed: int) -> np.random.Generator:
-    """Return the environment's random generator in a run, the same for all policies."""
+    """Return the random generator for the environment of a run, the same for all policies."""
     return np.random.default_rng([checked_seed(seed), 0])
 
 
 def policy_seed(seed: int) -> int:
-    """Return the policy's seed in a run, independent of the environment's generator."""
+    """Return the seed for the policy of a run, independent of the environment's generator."""
     state = np.random.SeedSequence([checked_seed(seed), 1]).generate_state(1, np.uint64)
     return int(state[0]) >> 1  # seeds have 63 bits
 

@@ -39,7 +39,8 @@ COMMIT;
 class RunStore(AbstractContextManager["RunStore"]):
     """A file of finished runs, created if it does not exist.
 
-    Several processes may write at once. A process that is killed loses only runs it has not `put`.
+    Several processes may write at once. If a process is killed, only runs that it has not yet `put`
+    are lost.
 
     Raises
     ------
@@ -60,7 +61,7 @@ class RunStore(AbstractContextManager["RunStore"]):
                 raise
 
     def put(self, spec: ExperimentSpec, traces: Iterable[Trace]) -> None:
-        """Store runs of a spec in one transaction, synced to disk; stored runs are kept."""
+        """Store runs of a spec in one transaction, synced to disk; keep runs already stored."""
         key = spec.key
         with self._translated(), self._db:  # commits or rolls back
             self._db.execute("BEGIN IMMEDIATE")
@@ -68,8 +69,8 @@ class RunStore(AbstractContextManager["RunStore"]):
             for trace in traces:
                 if trace.key != key:
                     raise InvalidParameterError(
-                        f"traces must have the key of spec, {key}, got {trace.key}; if the run is "
-                        "from another machine, check that it has the same version of Stopwise"
+                        f"traces must have the key of the spec, {key}, got {trace.key}; if the run "
+                        "is from another machine, check that both have the same Stopwise version"
                     )
                 row = key, trace.seed, trace.encode()
                 self._db.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?)", row)
@@ -101,11 +102,13 @@ class RunStore(AbstractContextManager["RunStore"]):
         ):
             self._db.executescript(SCHEMA)
         if self._number("application_id") != APPLICATION:
-            raise CorruptFileError(f"{self.path} is a database, but not a store of Stopwise runs")
+            raise CorruptFileError(
+                f"{self.path} is a database, but not a store of Stopwise runs; use another path"
+            )
         if (version := self._number("user_version")) != VERSION:
             raise UnsupportedVersionError(
-                f"{self.path} has format {version}, but this version of Stopwise reads {VERSION}; "
-                "use another path, or delete the file"
+                f"{self.path} has format {version}, but this version of Stopwise reads format "
+                f"{VERSION}; use another path, or delete the file"
             )
         with suppress(sqlite3.OperationalError):  # faster, but fails while others write
             self._db.execute("PRAGMA journal_mode = WAL")
@@ -121,7 +124,7 @@ class RunStore(AbstractContextManager["RunStore"]):
 
     @contextmanager
     def _translated(self) -> Generator[None, None, None]:
-        """Translate errors of SQLite and msgspec."""
+        """Translate SQLite and msgspec errors into Stopwise errors."""
         try:
             yield
         except sqlite3.OperationalError as error:  # locked for too long, no folder, disk full

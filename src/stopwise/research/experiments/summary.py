@@ -1,4 +1,4 @@
-"""Means over runs with Student's t intervals."""
+"""Means over runs, with Student's t intervals."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
@@ -18,7 +18,7 @@ Values: TypeAlias = Sequence[float] | Floats | Mapping[int, float]
 
 
 class Curve(NamedTuple):
-    """Mean curve of runs with a confidence interval at each stored round."""
+    """The mean curve of several runs, with a confidence interval at each stored round."""
 
     rounds: Ints
     mean: Floats
@@ -50,7 +50,8 @@ def paired_difference(
     right = b if isinstance(b, Mapping) else dict(enumerate(b))
     if unpaired := left.keys() ^ right.keys():
         raise InvalidParameterError(
-            f"a and b must have the same seeds or length; only one has a value for {min(unpaired)}"
+            "a and b must have the same seeds or the same length, but only one of them has a "
+            f"value for {min(unpaired)}"
         )
     return mean_interval([left[seed] - right[seed] for seed in sorted(left)], confidence)
 
@@ -69,7 +70,7 @@ def curves(traces: Traces, measure: Measure = "regret", confidence: float = 0.95
     """
     runs = _in_order(traces)
     if not runs:
-        raise InvalidParameterError("traces is empty: curves needs at least one run")
+        raise InvalidParameterError("traces must contain at least one run, got none")
     if len({trace.key for trace in runs}) > 1:
         raise InvalidParameterError("traces must be runs of one experiment, got different keys")
     stacked = np.stack([_curve(trace, measure) for trace in runs])
@@ -88,5 +89,5 @@ def _curve(trace: "Trace", measure: Measure) -> Floats:
     curve = cast(Floats | None, getattr(trace, measure))
     if curve is None:
         reason = "has error rates" if measure == "signed" else "has no error rates"
-        raise InvalidParameterError(f"{measure!r} is unavailable: the environment {reason}")
+        raise InvalidParameterError(f"measure {measure!r} is unavailable: the environment {reason}")
     return curve

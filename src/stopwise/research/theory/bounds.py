@@ -59,7 +59,7 @@ def largest_regret(cascade: Cascade, error_rates: ArrayLike) -> float:
     >>> round(largest_regret(Cascade(costs=[0.1, 0.2]), [[0.5, 0.1], [0.2, 0.1]]), 3)
     0.2
     """
-    rates = table("error rates", error_rates)
+    rates = table("error_rates", error_rates)
     if rates.shape[1] != cascade.n_arms:
         raise InvalidParameterError(
             f"error_rates must have {cascade.n_arms} columns, one per arm, got {rates.shape[1]}"
@@ -84,7 +84,7 @@ def regret_bound(
     C1: float = 1.0,
     C2: float = 1.0,
 ) -> float:
-    """Return the paper's bound on the regret of USS-PD, or of USS-PD-λI with ``lam``.
+    """Return the paper's bound on the regret of USS-PD, or of USS-PD-λI if ``lam`` is passed.
 
         R_max·[m + Σ_{h=2..K} (((C₁√d' + C₂√ln(K²/2δ))/λ_Σ)² + 8/λ_Σ·(k_μ·radius_T/ξ_h)²)]
 
@@ -103,7 +103,7 @@ def regret_bound(
         As in `forced_rounds_bound`.
     dominance_margin : float or array_like of shape (K−1,)
         ξ for all arms, or ξ_h for h = 2 … K, as returned by `arm_margins`.
-        Above zero; infinite for an arm that is never deeper than the best.
+        Must be positive; infinite for an arm that is never deeper than the best.
     R_max : float
         The largest regret of a round (see `largest_regret`).
     C1, C2 : float
@@ -132,7 +132,7 @@ def regret_bound(
     margins: Floats = np.broadcast_to(np.asarray(dominance_margin, dtype=np.float64), n_arms - 1)
     if not (margins > 0).all():
         raise InvalidParameterError(
-            f"dominance_margin must be above zero, got {margins.min():g}: the bound requires weak "
+            f"dominance_margin must be positive, got {margins.min():g}; the bound requires weak "
             "dominance"
         )
     deep_rounds = 8.0 / min_eigenvalue * (LIPSCHITZ * final_radius / margins) ** 2

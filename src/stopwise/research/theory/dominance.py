@@ -20,7 +20,7 @@ def dominance_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayL
 
         ξ(x) = min_{j > i*} (C_j − C_i* − p_{i*j}(x))        (the paper, equation for ξ(x))
 
-    The context satisfies weak dominance (WD) if it is above zero. Infinite if i* is the last arm.
+    A context satisfies weak dominance (WD) if ξ(x) > 0. If i* is the last arm, ξ(x) is infinite.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def arm_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -
 
         ξ_h = min over contexts with i* < h of (C_h − C_i* − p_{i*h}(x))     (the paper, Theorem 2)
 
-    The regret bounds depend on these. Infinite for an arm that is never deeper than the best.
+    The regret bounds depend on ξ_h. It is infinite for an arm that is never deeper than the best.
 
     Examples
     --------
@@ -53,9 +53,10 @@ def arm_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -
 
 
 def dominance_margin(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> float:
-    """Return ξ, the minimum of ξ(x) over these contexts; above zero they satisfy CWD.
+    """Return ξ, the minimum of ξ(x) over these contexts.
 
-    The paper takes the infimum over all contexts; a sample can only give a larger value.
+    If ξ is positive, they satisfy contextual weak dominance (CWD). The paper takes the infimum over
+    all contexts, which is at most the minimum over a sample.
     """
     return float(arm_margins(cascade, disagreement, optimal).min())
 
@@ -66,8 +67,8 @@ def first_candidates(cascade: Cascade, disagreement: ArrayLike) -> Ints:
         min B,   B = {i : C_j − C_i > p_ij(x) for all j > i} ∪ {K}        (the paper, Lemma 2)
 
     Under weak dominance it is the optimal arm; otherwise it may be too deep, but never too shallow.
-    It depends on disagreement only, not on error rates. `can_be_optimal` tells where weak dominance
-    can hold.
+    It depends only on disagreement, not on error rates. `can_be_optimal` returns in which contexts
+    weak dominance can hold.
 
     Examples
     --------
@@ -81,12 +82,13 @@ def first_candidates(cascade: Cascade, disagreement: ArrayLike) -> Ints:
 
 
 def can_be_optimal(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> Bools:
-    """Return for every context whether arm i* is better than all shallower arms for some labels.
+    """Return for every context whether some labels make arm i* at least as good as shallower arms.
 
         C_i* − C_l ≤ p_{l i*}(x) for all l < i*        (the paper, below its Lemma 1)
 
-    If C_i* − C_l is larger for some l, arm l beats i* for any labels, as γ_l − γ_i* ≤ p_{l i*}.
-    Otherwise i* beats them if the label is its own answer, which gives γ_l = p_{l i*} and γ_i* = 0.
+    If C_i* − C_l > p_{l i*} for some l, arm l beats i* for any labels, as γ_l − γ_i* ≤ p_{l i*}.
+    Otherwise, no shallower arm beats i* if the label is the answer of i*, because then γ_i* = 0 and
+    γ_l = p_{l i*}.
     With i* from `first_candidates`: if this holds, some labels make i* optimal with weak dominance;
     if not, no labels satisfy weak dominance.
 

@@ -46,8 +46,8 @@ def pseudo_regret(
 ) -> Floats:
     """Return ``|C_I − C_i*| + p_{i* I}`` of every round, an upper bound on its regret.
 
-    For settings with disagreement probabilities but without error rates (the paper, caption of the
-    figure on the realizable setting). ``disagreement`` is (n, K, K); only the upper triangle is
+    For environments without error rates (the paper, caption of the figure on the realizable
+    setting). ``disagreement`` is (n, K, K); only the upper triangle is
     used.
 
     Examples
@@ -66,9 +66,9 @@ def signed_pseudo_regret(
 ) -> Floats:
     """Return ``C_I − C_i* + p_{i* I}`` of every round, the tighter upper bound on its regret.
 
-    This is the definition in the paper's text on the realizable setting, in which stopping early
-    saves cost. It is the regret itself if the label is the answer of arm i*, and is not negative if
-    i* can be optimal (`can_be_optimal`).
+    The paper's text on the realizable setting uses this definition, which credits the cost saved by
+    stopping early. It equals the regret if the label is the answer of arm i*, and is not negative
+    if i* can be optimal (`can_be_optimal`).
 
     Examples
     --------

@@ -56,9 +56,9 @@ def test_clairvoyant_and_optimal_arm_agree_on_ties() -> None:
 
 
 TRUTHS: list[tuple[str, Any, str]] = [
-    ("optimal", [0, 1], "3 rounds"),
+    ("optimal", [0, 1], "3 entries"),
     *(
-        ("optimal", invalid, "optimal must be an arm index from 0 to 2 for each round")
+        ("optimal", invalid, r"optimal must have one arm index .0 to 2. per round, got")
         for invalid in (["0", "1", "2"], [0, 1, 3], [0, -1, 2], [0.5, 1, 2], [0, 1, NAN])
     ),
     ("disagreement", np.zeros((3, 3)), r"shape \(3, 3\)"),
@@ -117,7 +117,7 @@ def test_supervised_estimates_error_rates_of_arms() -> None:
     "features", [sw.PerStage([sw.Identity(), sw.Identity()]), sw.Standard()], ids=repr
 )
 def test_supervised_needs_one_feature_map_for_all_arms(features: Any) -> None:
-    with pytest.raises(sw.errors.InvalidParameterError, match="one feature map"):
+    with pytest.raises(sw.errors.InvalidParameterError, match="one map for all arms"):
         research.Supervised(THREE, features, 2)
 
 

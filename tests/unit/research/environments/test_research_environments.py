@@ -51,7 +51,7 @@ def tabular(columns: Any) -> research.Environment:
         (lambda: research.LogisticArms(TWO, [[1.0, 0.0], [np.inf, 0.0]], [1.0, 0.0]), "finite"),
         (
             lambda: research.Realizable(THREE, {(0, 1): [1.0], (0, 2): [1.0]}),
-            "for each pair",
+            "one vector for each of the pairs",
         ),
         (lambda: research.Realizable(THREE, [[1.0, 0.0], [1.0], [1.0]]), "theta must be"),
         (lambda: research.Realizable(TWO, [[0.0, np.nan]]), "finite"),
@@ -69,7 +69,10 @@ def tabular(columns: Any) -> research.Environment:
         (lambda: tabular([1.5, 2]), "columns_per_arm"),
         (lambda: tabular("ab"), "columns_per_arm"),
         (lambda: fit_logistic([[1.0], [2.0]], [1, 1]), "y must contain both labels, got only 1"),
-        (lambda: fit_logistic([[1.0], [2.0]], [0, 2]), "y must be 0 or 1, got 2 in row 1"),
+        (
+            lambda: fit_logistic([[1.0], [2.0]], [0, 2]),
+            "y must contain only 0 and 1, got 2 in row 1",
+        ),
         (lambda: fit_logistic([[1.0], [np.nan]], [0, 1]), "row 1, column 0 is nan"),
         (lambda: fit_logistic([[1.0], [2.0]], [0, 1, 1]), "y must have 2 labels"),
         (lambda: fit_logistic([[1.0], [2.0]], [0, 1], C=0.0), "C must be"),

@@ -138,7 +138,9 @@ REFUSED = {
     "but not its code; pass the function": lambda: PolicySpec(
         "uss-pd", features={"kind": "custom", "name": "mine", "n_features": 2}
     ),
-    "does not take features": lambda: PolicySpec("uss-ucb", features=IDENTITY).build(CASCADE, 2, 0),
+    "features must be omitted for 'uss-ucb'": lambda: PolicySpec(
+        "uss-ucb", features=IDENTITY
+    ).build(CASCADE, 2, 0),
     "'gravity'": lambda: EnvironmentSpec("pima", (0.1, 0.2, 0.3), {"gravity": 3}).build(),
     "'mars'": lambda: EnvironmentSpec("mars", (0.1, 0.2)).build(),
     "'guess'": lambda: PolicySpec("guess").build(CASCADE, 2, seed=0),
@@ -192,7 +194,7 @@ def test_custom_policy_gets_the_arguments_of_its_constructor(
     policy = PolicySpec("own").build(CASCADE, 3, seed=0)
     assert isinstance(policy, OnlyDimension)
     assert policy.features.context_dim == 3
-    with pytest.raises(InvalidParameterError, match="omit features"):
+    with pytest.raises(InvalidParameterError, match="features must be omitted"):
         PolicySpec("own", features=IDENTITY).build(CASCADE, 3, seed=0)
 
 

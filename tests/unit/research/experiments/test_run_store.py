@@ -79,7 +79,7 @@ def test_experiments_are_stored_separately(store: RunStore) -> None:
     assert list(store.get(SPEC)) == [0, 1]
     assert store.get(OTHER)[1].regret.tolist() == [0, 0, 0, 0]
     assert store.get(msgspec.structs.replace(SPEC, rounds=101)) == {}
-    with pytest.raises(InvalidParameterError, match="same version"):
+    with pytest.raises(InvalidParameterError, match="same Stopwise version"):
         store.put(OTHER, [trace(0)])
     assert list(store.get(OTHER)) == [1]
 

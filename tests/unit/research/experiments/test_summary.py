@@ -29,8 +29,8 @@ def test_paired_difference_matches_scipy_and_pairs_by_seed() -> None:
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
-        ({0: 1.0, 1: 2.0}, {0: 1.0, 2: 2.0}, "only one has a value for 1"),
-        ([1.0, 2.0], [1.0], "only one has a value for 1"),
+        ({0: 1.0, 1: 2.0}, {0: 1.0, 2: 2.0}, "only one of them has a value for 1"),
+        ([1.0, 2.0], [1.0], "only one of them has a value for 1"),
         ({0: 1.0}, [1.0], "both"),
         ({}, {}, "at least one value"),
     ],
@@ -65,7 +65,7 @@ def test_curve_does_not_depend_on_the_order_of_runs() -> None:
 
 
 def test_curves_reject_empty_mixed_or_unavailable_traces() -> None:
-    with pytest.raises(InvalidParameterError, match="traces is empty"):
+    with pytest.raises(InvalidParameterError, match="at least one run"):
         curves([])
     with pytest.raises(InvalidParameterError, match="runs of one experiment"):
         curves([trace(0, [1, 2]), trace(1, [1, 2], key="other")])
