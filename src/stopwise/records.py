@@ -96,8 +96,8 @@ class LabelRequest(NamedTuple):
 class LabelCounts(NamedTuple):
     """Counts of requested and received labels (`PairwisePolicy.labels`)."""
 
-    asked: int  # requested labels
-    came: int  # received labels, requested or not
+    requested: int
+    received: int  # requested or not
     missing: int  # requested but not received; counted as the worst possible label
     fixed_depth: int | None  # arm at which every round stops, if labels favour it over the rule
 

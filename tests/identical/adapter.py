@@ -127,7 +127,11 @@ def counters(policy: Any) -> dict[str, int]:
     totals = {"rounds": int(policy.rounds)} if hasattr(policy, "rounds") else {}
     if isinstance(policy, PairwisePolicy):
         labels = policy.labels
-        totals |= {"asked": labels.asked, "labelled": labels.came, "missing": labels.missing}
+        totals |= {
+            "asked": labels.requested,
+            "labelled": labels.received,
+            "missing": labels.missing,
+        }
     return totals
 
 

@@ -181,7 +181,7 @@ def assert_run_covers_all_rows(run: str, policy: Any) -> None:
         counted = max(Counter(row.stop for row in rows).values()) <= archive.MAX_DISTINCT
         assert counted == (run == "contexts that repeat")
         assert policy.effort["passes"] > 100
-        assert "labels" not in run or policy.labels.came > 500
+        assert "labels" not in run or policy.labels.received > 500
 
 
 if __name__ == "__main__":

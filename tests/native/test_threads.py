@@ -103,7 +103,7 @@ def test_rounds_in_progress_continue_while_features_are_fitted() -> None:
 
     run_in_threads(work)
     assert policy.rounds == THREADS * 400
-    assert policy.labels.came == policy.labels.asked > 0
+    assert policy.labels.received == policy.labels.requested > 0
 
 
 def test_concurrent_observations_are_all_stored() -> None:

@@ -230,7 +230,7 @@ def test_label_requests_and_gains_equal_those_of_the_referee(name: str, scales: 
             policy.learn_label(label_of(x[t], ran, answer, rule_stop=rule_stop, request=request))
             referee.label(t, stops[t], rule_stop, int(labels[t]), expected)
     assert referee.closest > TIE
-    assert (asked, policy.labels.asked, policy.labels.came) == (referee.requested,) * 3
+    assert (asked, policy.labels.requested, policy.labels.received) == (referee.requested,) * 3
     assert asked > 15
     assert fixed > 50 or "z" not in options
     assert len(set(stops)) > 1

@@ -46,8 +46,8 @@ def test_missing_labels_never_lower_a_gain(
     for label in answered:
         requesting.learn_label(label)
         plain.learn_label(replace(label, request=None))
-    assert requesting.labels.came == plain.labels.came == len(answered)
-    assert requesting.labels.missing <= requesting.labels.asked - requesting.labels.came
+    assert requesting.labels.received == plain.labels.received == len(answered)
+    assert requesting.labels.missing <= requesting.labels.requested - requesting.labels.received
     for x in contexts:
         plain_gains = {(e.first, e.second): e.gain for e in plain.decide(x).evidence}
         for e in requesting.decide(x).evidence:

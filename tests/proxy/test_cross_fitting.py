@@ -94,12 +94,12 @@ def test_policies_are_trained_on_the_labels_of_the_log() -> None:
     config, day, later = cascade(labels=30), simulated(600), simulated(500, seed=1).rounds()
     policy = served(config, day, label=0)
     assert isinstance(policy, sw.USSLaplace)
-    assert policy.labels.came == 30
+    assert policy.labels.received == 30
     labelled = np.ones(600, dtype=np.bool_)
     rounds = replace(day.rounds(), right=day.outputs == 0, labelled=labelled)
     again = train_policy(config.spec(), rounds)
     without = train_policy(cascade(policy="uss-laplace").spec(), day.rounds())
-    assert again.labels.came > 30
+    assert again.labels.received > 30
     assert stops_of(again, later) != stops_of(without, later)
 
 
@@ -116,15 +116,18 @@ def test_rounds_without_a_label_do_not_count_as_missing_labels(answered: int) ->
             start = BASE + REVEALED * arm
             current.give(outputs[arm], day.contexts[t, start : start + REVEALED].tolist())
         current.learn()
-        if current.wants_label and policy.labels.asked % answered == 0:
+        if current.wants_label and policy.labels.requested % answered == 0:
             policy.label(current, outputs[0])
             labelled[t] = True
     right = day.outputs == day.outputs[:, [0]]
     rounds = replace(day.rounds(), right=right, labelled=labelled)
     missing = missing_labels(policy, rounds)
     again = train_policy(config.spec(), rounds, missing)
-    assert (policy.labels.asked, policy.labels.came) == (60, 60 // answered)
-    assert (again.labels.missing, again.labels.came) == (policy.labels.missing, policy.labels.came)
+    assert (policy.labels.requested, policy.labels.received) == (60, 60 // answered)
+    assert (again.labels.missing, again.labels.received) == (
+        policy.labels.missing,
+        policy.labels.received,
+    )
     # Stage 0 is always right, which is proved only if every label request is answered.
     assert stops_of(again, later) == [0] * 1000 or answered == 2
     assert (set(stops_of(policy, later)) == {0}) == (set(stops_of(again, later)) == {0})

@@ -224,7 +224,7 @@ def test_labels_by_stage_are_not_compared(
         assert proxy.post(where, {"right": {"m0": True, "m1": True}}).json()["repeated"]
         assert proxy.post(where, {"right": {"m0": True, "m1": False}}).status_code == 409
         policy = proxy.service.state.cascades["tickets"].policy
-        assert policy.labels.came == 1  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
+        assert policy.labels.received == 1  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
 
 
 def test_labels_of_old_rounds_are_compared_after_kill_9(

@@ -187,7 +187,7 @@ def test_policy_learns_from_answers_not_from_the_most_probable_class(prefit: boo
     disagreements = np.count_nonzero(first != second)
     assert disagreements > 20
     # A label is used wherever answers disagree; those of held-out rows differ slightly.
-    labelled = cascade.policy_.labels.came
+    labelled = cascade.policy_.labels.received
     assert labelled == (disagreements if prefit else pytest.approx(disagreements, rel=0.3))
 
 

@@ -186,7 +186,7 @@ class Policy(ABC):
         ...     current.give(["in Rome", "in Italy"][arm])
         >>> current.learn()
         >>> policy.label(current, right=[True, True])
-        >>> policy.labels.came
+        >>> policy.labels.received
         1
         """
         label = labels.label_of(round, answer, right, self.cascade.n_arms)

@@ -63,11 +63,11 @@ def missing_labels(policy: PairwisePolicy, rounds: RecordedRounds) -> Bools:
     from the unlabelled rounds in which arms disagree, in the same proportion as for ``policy``.
     """
     chosen = np.zeros(rounds.n, dtype=np.bool_)
-    if not policy.labels.came:
+    if not policy.labels.received:
         return chosen
     labelled = _labelled(rounds)
     possible = np.flatnonzero((rounds.differ > 0).any(axis=1) & ~labelled)
-    count = round(int(labelled.sum()) * policy.labels.missing / policy.labels.came)
+    count = round(int(labelled.sum()) * policy.labels.missing / policy.labels.received)
     random = np.random.default_rng(SEED)
     chosen[random.permutation(possible)[:count]] = True
     return chosen

@@ -156,7 +156,7 @@ _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
         lambda cascade: cascade.counts.outputs_total,
     ),
     (_COUNTER, "labels", "Rounds with a label.", lambda cascade: cascade.counts.labels_total),
-    (_COUNTER, "labels_asked", "Labels that the policy has requested.", _labels("asked")),
+    (_COUNTER, "labels_asked", "Labels that the policy has requested.", _labels("requested")),
     (
         _COUNTER,
         "changes",

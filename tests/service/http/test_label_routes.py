@@ -44,7 +44,7 @@ def test_requested_labels_are_listed_and_can_be_reported(running: Served) -> Non
     assert answered == {"id": second, "labelled": 2, "repeated": False}
     assert running.get("/v1/cascades/asks/label-requests").json() == {"wanted": 0, "rounds": []}
     policy = running.service.state.cascades["asks"].policy
-    assert (policy.labels.asked, policy.labels.came) == (2, 2)  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
+    assert (policy.labels.requested, policy.labels.received) == (2, 2)  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
 
 
 def test_the_page_rejects_invalid_and_cross_site_labels(running: Served) -> None:
@@ -75,7 +75,7 @@ def test_a_label_by_arm_is_stored_once_and_cannot_be_changed(running: Served) ->
     assert page.count("data-arms=") == 3
     assert running.post(f"{PAGE}/{third}", {"right": dict.fromkeys(right, False)}).is_success
     policy = running.service.state.cascades["asks"].policy
-    assert policy.labels.came == 3  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
+    assert policy.labels.received == 3  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
     assert running.get(f"{ROUNDS}/{first}").json()["labelled"]
 
 

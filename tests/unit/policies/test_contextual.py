@@ -276,7 +276,7 @@ def test_a_function_may_return_fewer_features_than_the_context_has_values() -> N
     policy.observe_disagreements(x, 1, {(0, 1): True})
     observation = sw.Observation(x, 1, 1, np.ones((2, 2), dtype=np.bool_))
     policy.label(observation, right=[True, False])
-    assert (policy.rounds, policy.labels.came) == (2, 1)
+    assert (policy.rounds, policy.labels.received) == (2, 1)
 
 
 def test_a_policy_can_be_copied_after_outputs_that_cannot_be_pickled() -> None:
@@ -319,7 +319,7 @@ def test_labels_of_a_record_are_ignored_by_a_policy_that_requests_none(kind: Any
     )
     policy = kind(TWO, context_dim=1)
     policy.run_recorded(record)
-    assert (policy.rounds, policy.labels.came) == (5, 0)
+    assert (policy.rounds, policy.labels.received) == (5, 0)
 
 
 def test_rounds_are_learned_before_a_callback_raises() -> None:

@@ -91,7 +91,7 @@ def test_all_ways_to_pass_labels_are_equivalent(tmp_path: Path) -> None:
     assert split_stops == stops
     for other in (complete, split, recorded):
         assert_same(stepwise.state(), other.state())
-    assert 0 < stepwise.labels.came == stepwise.labels.asked <= 80
+    assert 0 < stepwise.labels.received == stepwise.labels.requested <= 80
     assert len(set(stops)) > 2
 
 
@@ -116,7 +116,7 @@ def test_a_label_by_arm_is_equivalent_to_the_right_answer(kind: Any) -> None:
                 BAD.contexts[t], outputs, answer, rule_stop=rounds[0].rule_stop
             ).observation
             observed.learn_label(sw.Label(observation, tuple(right), request))
-    assert by_answer.labels.came > 20
+    assert by_answer.labels.received > 20
     assert_same(by_answer.state(), by_arm.state())
     assert_same(learned(by_answer), learned(observed))  # it made no decisions
 
@@ -131,7 +131,7 @@ def test_a_label_by_arm_may_mark_different_answers_as_right() -> None:
         if current.wants_label:
             policy.label(current, right=[True] * len(current.outputs))
     stops = policy.decide_many(rng.uniform(-1, 1, (100, 2)))
-    assert policy.labels.came > 3
+    assert policy.labels.received > 3
     assert (stops == 0).mean() > 0.9
 
 
@@ -142,7 +142,7 @@ def test_a_round_without_outputs_accepts_only_an_empty_label() -> None:
     policy.label(current, right=[])
     with pytest.raises(sw.errors.InvalidOutputsError, match="each of the 0 arms"):
         policy.label(current, right=[True])
-    assert policy.labels.came == 0
+    assert policy.labels.received == 0
 
 
 @pytest.mark.parametrize("late", [1, 7, 300])
@@ -152,7 +152,7 @@ def test_late_labels_are_kept_when_features_are_fitted(late: int, tmp_path: Path
     assert play(twin, range(400), late) == stops
     policy.save(tmp_path / "policy")
     loaded: Any = sw.load(tmp_path / "policy")
-    assert loaded.labels.came == policy.labels.came > 20
+    assert loaded.labels.received == policy.labels.received > 20
     assert at_once(loaded, range(400, 1100)) == at_once(twin, range(400, 1100))
     assert_same(loaded.state(), twin.state())
 
@@ -165,8 +165,8 @@ def test_a_warm_start_requests_no_labels() -> None:
     record = sw.RecordedRounds(BAD.contexts[:30], differ, np.full(30, 4), failed)
     policy.observe_many(record, np.full(30, 3))
     play(policy, range(30, 40))
-    assert (policy.rounds, policy.labels.asked) == (40, policy.labels.came)
-    assert policy.labels.came <= 10
+    assert (policy.rounds, policy.labels.requested) == (40, policy.labels.received)
+    assert policy.labels.received <= 10
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -194,7 +194,7 @@ def test_unanimous_labels_lower_the_gain_until_rounds_stop_early(name: str, seed
         if (policy.decide_many(x) == 0).all():
             break
     assert (policy.decide_many(x) == 0).all()
-    assert policy.labels.came == len(gains) - 1
+    assert policy.labels.received == len(gains) - 1
 
 
 def test_a_better_fixed_depth_is_used_for_one_period() -> None:
@@ -234,7 +234,7 @@ def test_an_invalid_answer_is_rejected(label: Any) -> None:
     current = finished(policy, [0.1, 0.2], [1, 0])
     with pytest.raises(sw.errors.InvalidOutputsError, match=r"right answer|label must"):
         policy.label(current, label)
-    assert policy.labels.came == 0
+    assert policy.labels.received == 0
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_an_invalid_right_is_rejected(right: Any, message: str) -> None:
     current = finished(policy, [0.1, 0.2], [1, 0])
     with pytest.raises(sw.errors.InvalidOutputsError, match=re.escape(message)):
         policy.label(current, right=right)
-    assert policy.labels.came == 0
+    assert policy.labels.received == 0
 
 
 def test_a_label_needs_exactly_one_form_and_a_policy_that_requests_labels() -> None:
@@ -267,7 +267,7 @@ def test_a_label_needs_exactly_one_form_and_a_policy_that_requests_labels() -> N
         policy.label(current)
     with pytest.raises(sw.errors.InvalidOutputsError, match="no outputs to compare"):
         policy.label(label_of([0.1, 0.2], [1, 0], 1).observation, 1)
-    assert policy.labels.came == 0
+    assert policy.labels.received == 0
 
 
 # ------------------------------------------------------------------------- stopping behaviour
@@ -314,7 +314,7 @@ def test_a_label_of_an_unknown_request_can_be_saved(tmp_path: Path) -> None:
     policy.learn_label(label_of([0.5], (0, 1), 1, request=late))
     policy.save(tmp_path / "policy")
     loaded: Any = sw.load(tmp_path / "policy")
-    assert loaded.labels.came == 1
+    assert loaded.labels.received == 1
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_an_invalid_label_object_does_not_corrupt_the_saved_state(
             policy.learn_label(label)
     policy.save(tmp_path / "policy")
     loaded: Any = sw.load(tmp_path / "policy")
-    assert loaded.labels.came == (message is None)
+    assert loaded.labels.received == (message is None)
 
 
 def test_run_warns_if_no_label_equals_any_output() -> None:
@@ -378,7 +378,7 @@ def test_run_accepts_unknown_labels_but_needs_one_value_per_round() -> None:
     policy = sw.USSLaplace(BAD.cascade, context_dim=4, labels=30)
     values = [int(outputs[t, 3]) if t % 5 == 0 else None for t in range(400)]
     policy.run(x, outputs, labels=np.array(values, dtype=object))
-    assert 0 < policy.labels.came < policy.labels.asked <= 30
+    assert 0 < policy.labels.received < policy.labels.requested <= 30
     for labels in (outputs[:, :1], outputs[:3, 0]):
         with pytest.raises(
             sw.errors.InvalidParameterError, match="one value for each of the 400 rounds"
@@ -425,7 +425,7 @@ def test_selective_labels_do_not_stop_rounds_too_early(runs: int) -> None:
         policy = sw.USSLaplace(ADVERSE, context_dim=2, labels=100, seed=seed)
         stops = policy.run(x, outputs, labels=received)
         early += bool((stops[1500:] == 0).mean() > 0.5)
-        settled += (policy.labels.came + policy.labels.missing) / policy.labels.asked
+        settled += (policy.labels.received + policy.labels.missing) / policy.labels.requested
     assert settled > 0.8 * runs  # the latest requests of a run may be open
     # With all labels, none of these 100 runs stops too early; docs/labels-method.md allows two.
     assert early <= 0.02 * runs
@@ -455,15 +455,15 @@ def test_missing_labels_raise_the_gain_in_the_evidence(share: float) -> None:
     assert policy.labels.missing > 0
     assert policy.labels.missing <= len(waiting)
     (e,) = evidence
-    asked = policy.labels.came + policy.labels.missing
-    assert e.response == policy.labels.came / asked
+    asked = policy.labels.received + policy.labels.missing
+    assert e.response == policy.labels.received / asked
     # -1 for received labels, 1 for missing ones, and a prior of 1/2 with the weight of one label.
     assert e.gain == pytest.approx(1 - 2 * e.response, abs=0.15)
     assert f"{100 * e.response:.0f} % of the requested labels arrived" in str(e)
     for label in waiting:  # late, in the order of the requests
         policy.learn_label(label)
     assert policy.labels.missing == 0
-    assert policy.labels.came == policy.labels.asked
+    assert policy.labels.received == policy.labels.requested
     assert all(e.gain < 0 and e.response == 1 for e in policy.decide([0.5]).evidence)
 
 
@@ -493,7 +493,7 @@ def test_a_request_is_missing_once_a_later_one_is_answered() -> None:
     assert policy.labels.missing == 15 - 9  # missing until the label arrives
     for label in labels[5:]:
         policy.learn_label(label)
-    assert (policy.labels.missing, policy.labels.came) == (0, 20)
+    assert (policy.labels.missing, policy.labels.received) == (0, 20)
 
 
 def test_a_run_with_missing_labels_equals_single_steps(tmp_path: Path) -> None:
@@ -534,7 +534,7 @@ def test_a_run_with_missing_labels_equals_single_steps(tmp_path: Path) -> None:
     assert split_stops == stops
     for other in (complete, split):
         assert_same(stepwise.state(), other.state())
-    assert 0 < stepwise.labels.came < stepwise.labels.asked
+    assert 0 < stepwise.labels.received < stepwise.labels.requested
     assert stepwise.labels.missing > 0
 
 
@@ -569,11 +569,11 @@ def test_requests_beyond_ten_thousand_expire_and_stay_missing(tmp_path: Path) ->
     labels = [
         label_of([0.5], (0, 1), 0, request=policy.observe([0.5], [0, 1])) for _ in range(10_050)
     ]
-    assert policy.labels.asked == policy.labels.missing == 10_050
+    assert policy.labels.requested == policy.labels.missing == 10_050
     policy.learn_label(labels[49])
     assert policy.labels.missing == 10_050  # the label of an expired request still counts
     policy.learn_label(labels[50])
     policy.learn_label(labels[-1])
     policy.save(tmp_path / "policy")
     policy = sw.load(tmp_path / "policy")
-    assert (policy.labels.missing, policy.labels.came) == (10_048, 3)
+    assert (policy.labels.missing, policy.labels.received) == (10_048, 3)

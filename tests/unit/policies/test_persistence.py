@@ -228,7 +228,7 @@ def unfitted() -> sw.USSLaplace:
     """Return a policy with labels whose features are not fitted yet."""
     policy = sw.USSLaplace(CASCADE, context_dim=2, labels=20)
     policy.run(CONTEXTS, OUTPUTS, labels=OUTPUTS[:, -1])
-    assert policy.labels.came > 0
+    assert policy.labels.received > 0
     return policy
 
 
@@ -247,7 +247,10 @@ def unanswered() -> sw.USSLaplace:
     labels = np.array([1 if t % 3 and t < 45 else None for t in range(len(CONTEXTS))])
     policy.run(CONTEXTS, OUTPUTS, labels=labels)
     assert (
-        0 < policy.labels.missing < policy.labels.missing + policy.labels.came < policy.labels.asked
+        0
+        < policy.labels.missing
+        < policy.labels.missing + policy.labels.received
+        < policy.labels.requested
     )
     return policy
 

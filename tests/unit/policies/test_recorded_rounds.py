@@ -51,7 +51,7 @@ def test_rounds_without_a_label_are_not_learned_as_labelled() -> None:
     original.run_recorded(replace(ROUNDS, answered=np.full(4, 3)))
     right = np.where(ROUNDS.labelled[:, None], ROUNDS.right, True)
     changed.run_recorded(replace(ROUNDS, answered=np.full(4, 3), right=right))
-    assert original.labels.came == 2
+    assert original.labels.received == 2
     assert_same(original.state(), changed.state())
 
 

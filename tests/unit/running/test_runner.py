@@ -426,7 +426,7 @@ def test_label_requests_are_passed_on_after_learning(awaited: bool) -> None:
     runner = Runner(policy, STAGES, log=log, on_label_request=label)
     rounds = [asyncio.run(runner.arun(x)) if awaited else runner.run(x) for x in CASES[:120]]
     assert requested == [done for done in rounds if done.wants_label]
-    assert 0 < len(requested) == policy.labels.asked == policy.labels.came < 120
+    assert 0 < len(requested) == policy.labels.requested == policy.labels.received < 120
     twin = learner(labels=20, seed=1)
     for done in rounds:
         explored = {"rule_stop": done.rule_stop} if done.rule_stop != done.stop else {}

@@ -157,9 +157,9 @@ class Tally:
     def add_labels(self, policies: Sequence[Policy]) -> None:
         """Count the labels that policies requested and received, after the last round."""
         for name, policy in zip(self._names, policies, strict=True):
-            if isinstance(policy, PairwisePolicy) and policy.labels.asked:
-                self._asked[name] = policy.labels.asked
-                self._answered[name] = policy.labels.came
+            if isinstance(policy, PairwisePolicy) and policy.labels.requested:
+                self._asked[name] = policy.labels.requested
+                self._answered[name] = policy.labels.received
 
     def empty(self, log: Log) -> "Tally":
         """Return a tally of the same policies without rounds."""

@@ -280,7 +280,7 @@ def _labels_asked(cascade: ServedCascade) -> str:
     """Return a text with the numbers of requested, waiting and missing labels."""
     counts = cascade.label_counts
     waiting = len(cascade.ledger.answerable_labels())
-    text = f"{counts.asked:,} requested, {waiting:,} of them waiting"
+    text = f"{counts.requested:,} requested, {waiting:,} of them waiting"
     return (
         f"{text}, {counts.missing:,} missing (the worst case is assumed)"
         if counts.missing

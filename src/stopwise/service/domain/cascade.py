@@ -109,7 +109,7 @@ class ServedCascade:
         """The counts of labels that the policy requested; zeros if it never requests any."""
         if isinstance(self.policy, PairwisePolicy):
             return self.policy.labels
-        return LabelCounts(asked=0, came=0, missing=0, fixed_depth=None)
+        return LabelCounts(requested=0, received=0, missing=0, fixed_depth=None)
 
     def _n_features(self) -> int:
         """Return the current number of features, which may change in the first rounds."""
@@ -527,7 +527,7 @@ class ServedCascade:
             labels_wanted=len(self.ledger.answerable_labels()),
             stops=stops,
             mean_cost=float(np.dot(stops, self._costs)) / n if n else None,
-            labels_asked=self.label_counts.asked,
+            labels_asked=self.label_counts.requested,
             labels_missing=self.label_counts.missing,
         )
 

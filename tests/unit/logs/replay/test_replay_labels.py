@@ -39,12 +39,12 @@ def test_requests_are_answered_if_the_log_has_the_label(
             policy.label(current, label)
     assert result.decisions[name].tolist() == stops
     assert (result.asked, result.answered) == (
-        {name: policy.labels.asked},
-        {name: policy.labels.came},
+        {name: policy.labels.requested},
+        {name: policy.labels.received},
     )
-    assert policy.labels.asked > 20
-    assert (policy.labels.came == policy.labels.asked) == (every == 1)
-    counts = f"{policy.labels.asked} ({policy.labels.came} received)"
+    assert policy.labels.requested > 20
+    assert (policy.labels.received == policy.labels.requested) == (every == 1)
+    counts = f"{policy.labels.requested} ({policy.labels.received} received)"
     assert f"Labels requested: {name} {counts}; the cost of labels" in str(result.sentences)
 
     unlabelled = replay(Log(write(tmp_path / "none.csv", full(drawn))), CASCADE, [POLICIES[name]()])
