@@ -123,8 +123,8 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
                 check_is_fitted(estimator, msg=NOT_FITTED)
             if len({isinstance(c, str) for e in estimators for c in e.classes_}) > 1:
                 raise InvalidInputError(
-                    "the classes of the estimators are both text and numbers; fit all estimators "
-                    "on the same classes"
+                    "the estimators must all have text classes or all have numeric classes, got "
+                    "both; fit them on the same labels"
                 )
             self.estimators_ = list(estimators)
             self.classes_ = np.unique(np.concatenate([e.classes_ for e in estimators]))
@@ -202,14 +202,14 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
                 continue
             if isinstance(estimator, FrozenEstimator):
                 raise InvalidInputError(
-                    f"{name!r} is frozen, so its answers to X cannot be held out; fit all "
-                    "estimators, then pass prefit=True and rows that they have not seen"
+                    f"{name!r} is frozen, so it cannot be refitted to get held-out answers; fit "
+                    "all estimators, then pass prefit=True and rows that they have not seen"
                 )
             values = estimator.get_params(deep=True).values()
             if any(isinstance(value, FrozenEstimator) and is_classifier(value) for value in values):
                 warnings.warn(
-                    f"{name!r} contains a frozen classifier, whose answers cannot be held out; "
-                    "pass rows of X that it has not seen",
+                    f"{name!r} contains a frozen classifier, which cannot be refitted to get "
+                    "held-out answers; pass an X that it has not seen",
                     stacklevel=3,
                 )
 

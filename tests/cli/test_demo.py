@@ -88,7 +88,7 @@ def test_interrupt_prints_the_summary() -> None:
     assert code == 0
     assert "Traceback" not in text
     plain = flat(CONTROL_SEQUENCE.sub("", text))
-    assert re.search(r"\d+ cases cost \$\d+\.\d\d each, including wrong answers", plain)
+    assert re.search(r"\d+ cases cost \$\d+\.\d\d each on average, including wrong answers", plain)
     assert "Try it on your data" in plain
 
 
@@ -108,7 +108,7 @@ def test_averages_and_savings_match_the_cases() -> None:
     )
     assert stopwise.wrong == pytest.approx(wrong / CASES)
     assert len(set(cascade.stops)) == 3
-    assert "less than the best fixed depth, always history" in cascade.summary()
+    assert "less than the best fixed depth, 'always history'" in cascade.summary()
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

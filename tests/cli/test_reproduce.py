@@ -54,7 +54,7 @@ def test_pipe_gets_plain_lines_that_lead_with_the_results(process: Run, tmp_path
     assert done.returncode == 0, done.stderr
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", done.stdout + done.stderr)
     assert done.stdout.startswith(
-        "Reproduced 1 table or figure of the paper. In 1 test of its claims,"
+        "Reproduced 1 table or figure of the paper, with 1 test of its claims:"
     )
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["Table", "1", "table1", "1", "0", "0"] in rows

@@ -361,7 +361,9 @@ def test_prefit_estimators_may_lack_classes_but_not_mix_types() -> None:
     assert cascade.score(X_new, y_new) > 0.9
     np.testing.assert_allclose(cascade.predict_proba(X_new).sum(axis=1), 1)
     texts = GaussianNB().fit(X, y.astype(str))
-    with pytest.raises(sw.errors.InvalidInputError, match="text and numbers"):
+    with pytest.raises(
+        sw.errors.InvalidInputError, match="all have text classes or all have numeric"
+    ):
         CascadeClassifier([texts, odd], COSTS, prefit=True).fit(X, y)
 
 

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 TESTS = ("history", "glucose", "insulin")
 PRICES = (1, 8, 8)  # dollars per test
-COLUMNS = (6, 7, 8)  # leading columns of the PIMA table that each test reads
+COLUMNS = (6, 7, 8)  # the number of leading columns of the PIMA table that each test uses
 WRONG_ANSWER = 100  # dollars
 
 CASES = 3000
 FRAMES_PER_SECOND = 20
-CASES_PER_LINE = 500  # when not in a terminal
+CASES_PER_LINE = 500  # if the output is not a terminal
 CASES_PER_FRAME_AT_FULL_SPEED = 50
 MAX_WIDTH = 100
 
@@ -26,9 +26,9 @@ STOP_MARKS = ("▂", "▅", "█")
 STOP_STYLES = ("green", "yellow", "red")
 
 INTRODUCTION = f"""\
-Does this patient have diabetes? Three tests, ordered by cost, predict the
-diagnosis. Stopwise decides how many to run. It only compares the predictions
-and never sees the diagnosis. A wrong answer costs ${WRONG_ANSWER}.
+Does this patient have diabetes? Three tests predict the diagnosis, the
+cheapest first. Stopwise decides how many to run. It only compares the
+predictions and never sees the diagnosis. A wrong answer costs ${WRONG_ANSWER}.
 """
 NEXT_STEPS = """\
 Try it on your data:
@@ -93,7 +93,7 @@ class MedicalCascade:
             yield count
 
     def averages(self) -> dict[str, Averages]:
-        """Return the averages so far of Stopwise and of each fixed depth."""
+        """Return the averages so far, for Stopwise and for each fixed depth."""
         count = len(self.stops)
         strategies: dict[str, list[int]] = {"Stopwise": self.stops}
         for depth, test in enumerate(TESTS):
@@ -114,10 +114,10 @@ class MedicalCascade:
         best = min(totals, key=totals.__getitem__)
         comparison = "less" if stopwise < totals[best] else "no less"
         return (
-            f"{len(self.stops):,} cases cost ${stopwise:.2f} each, including wrong answers. "
-            f"Running every test costs ${totals[f'always {TESTS[-1]}']:.2f}: Stopwise saved "
-            f"${self.saved[-1]:,} without seeing a diagnosis. It cost {comparison} than the best "
-            f"fixed depth, {best} (${totals[best]:.2f})."
+            f"{len(self.stops):,} cases cost ${stopwise:.2f} each on average, including wrong "
+            f"answers. Running every test costs ${totals[f'always {TESTS[-1]}']:.2f}, so Stopwise "
+            f"saved ${self.saved[-1]:,} without seeing a diagnosis. It cost {comparison} than the "
+            f"best fixed depth, {best!r} (${totals[best]:.2f})."
         )
 
 
@@ -208,7 +208,7 @@ def demo(
 
 
 def play_live(cascade: MedicalCascade, console: "Console", seconds: float) -> None:
-    """Play in about ``seconds``, redrawing the screen."""
+    """Play all cases in about ``seconds``, redrawing the screen."""
     from rich.live import Live
 
     cases_per_frame = CASES_PER_FRAME_AT_FULL_SPEED
@@ -223,7 +223,7 @@ def play_live(cascade: MedicalCascade, console: "Console", seconds: float) -> No
 
 
 def play_in_lines(cascade: MedicalCascade) -> None:
-    """Play as fast as possible, printing a line every ``CASES_PER_LINE`` cases."""
+    """Play all cases as fast as possible, printing a line every ``CASES_PER_LINE`` cases."""
     for count in cascade.play():
         if count % CASES_PER_LINE == 0:
             tests, wrong, total = cascade.averages()["Stopwise"]

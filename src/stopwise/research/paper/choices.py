@@ -1,4 +1,4 @@
-"""Parameters of the reproduction: the paper's, and the choices it leaves open."""
+"""Parameters of the reproduction: those printed in the paper, and choices it leaves open."""
 
 import msgspec
 
@@ -66,7 +66,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 CHOICES = (
     Choice(
-        "Are the tables' costs c_i or C_i?",
+        "Are the costs in the tables per arm (c_i) or cumulative (C_i)?",
         "c_i, summed along the cascade.",
         "The paper calls c_i “the cost for using arm i”, although its example of an added arm uses "
         "cumulative costs. With cumulative costs, even the stopping rule with the true p_ij(x) "
@@ -74,36 +74,37 @@ CHOICES = (
         "not hold.",
     ),
     Choice(
-        "Are the captions' costs, in the realizable setting, c_i or C_i?",
+        "In the realizable setting, are the costs in the captions per arm (c_i) or cumulative?",
         "C_i, not summed.",
-        "An arm i with C_i − C_1 > p_1i loses to the first for any labels. Summed, the costs of "
-        "five arms give C₅ − C₁ ≥ 1, so the fifth arm could never be optimal. Case 2 of four arms "
-        "has the costs 0.1, 0.2, 0.3 of the paper's example of an added arm, where they are C_i.",
+        "An arm i with C_i − C_1 > p_1i loses to the first arm for any labels. If the costs of the "
+        "five arms were summed, C₅ − C₁ would be at least 1, so the fifth arm could never be "
+        "optimal. Case 2 with four arms starts with the costs 0.1, 0.2, 0.3, as in the paper's "
+        "example of an added arm, where they are cumulative.",
     ),
     Choice(
         "How were the synthetic arms trained?",
         f"Logistic regressions on all monomials of degree one and two, no intercept, C = "
         f"{SYNTHETIC_C}; 5,000 samples from data seed {SYNTHETIC_DATA_SEED}.",
-        "These match the four weak dominance fractions. The data seed is the first of 0, 1, 2, … "
-        "for which instances 2 to 4 satisfy weak dominance everywhere, as the paper's do.",
+        "These reproduce the four weak dominance fractions. The data seed is the first of 0, 1, 2, "
+        "… for which instances 2 to 4 satisfy weak dominance everywhere, as the paper's do.",
     ),
     Choice(
-        "How were the arms of the real data trained?",
+        "How were the arms trained on the real data?",
         f"Columns standardised, all divided by the largest row norm; intercept; C = {PIMA_C} on "
         f"PIMA, {HEART_C} on Heart.",
-        "`benchmarks/arms.py` searches scalings, intercept and C: many come as close to the "
-        "printed fractions as these, on Heart some closer (0.0014). None of them makes the first "
-        "arm a poor choice: a context fails weak dominance only if its best arm is not the last, "
-        "and with these costs that nearly always means that arm 1 is best and p₁₂ is large. So "
-        "`I_t=1`, which the paper does not show, is nearly optimal for any such arms.",
+        "`benchmarks/arms.py` searches scalings, intercept and C: many combinations come as close "
+        "to the printed fractions as these, and on Heart some come closer (0.0014). None of them "
+        "makes the first arm a poor choice: a context fails weak dominance only if its best arm is "
+        "not the last, and with these costs that nearly always means that arm 1 is best and p₁₂ is "
+        "large. So `I_t=1`, which the paper does not show, is nearly optimal for any such arms.",
     ),
     Choice(
         "Order of the contexts",
         "Synthetic: the 5,000 samples, shuffled for each repetition. PIMA and Heart: in file "
         "order, round-robin.",
         "The paper says round-robin for the real data. Repetitions differ in the arms' outputs "
-        "and, on synthetic data, in the order. A seed fixes both for all policies, so they are "
-        "compared on the same rounds.",
+        "and, on synthetic data, in the order. A seed fixes both, so all policies are compared on "
+        "the same rounds.",
     ),
     Choice(
         "κ",
@@ -112,10 +113,10 @@ CHOICES = (
         "With any θ away from zero the true κ is smaller.",
     ),
     Choice(
-        "m, the forced rounds",
-        f"{FORCED_PER_FEATURE} for each feature, in both settings.",
+        "m, the number of forced rounds",
+        f"{FORCED_PER_FEATURE} per feature, in both settings.",
         "The lemma requires λ_min(V) ≥ 1. On PIMA (45 features) that takes over 100,000 rounds; on "
-        "Heart the 91 monomials have rank 88, so it is never reached. Ten observations per "
+        "Heart the 91 monomials have rank 88, so λ_min(V) stays 0. Ten observations per "
         "estimated parameter is the usual rule of thumb for logistic regression.",
     ),
     Choice(
@@ -137,8 +138,9 @@ CHOICES = (
         "explores less than the proof requires.",
     ),
     Choice(
-        "“Supervised”",
-        "The same radius and test, with a model of each arm's errors instead of disagreement.",
+        "The “supervised” policy",
+        "The radius and test of USS-PD, with a model of each arm's errors instead of each pair's "
+        "disagreement.",
         "The paper replaces disagreement with estimated error rates and gives no details.",
     ),
     Choice(
@@ -146,21 +148,20 @@ CHOICES = (
         "Three uniform features and all monomials up to degree two. x₁ is the difficulty of a "
         f"case, and each arm i has its own direction: logit p_ij(x) = {LEVEL:g} + {SCALE:g}x₁ − "
         f"{DROP:g}(i − 1) + {OWN:g}f_i(x) + {SPREAD:g}(j − i − 1), f = (x₂, x₃, −x₂, −x₃). Arms "
-        "answer 0 or 1, drawn jointly. Two kinds of contexts are rejected: those where the test "
-        "is decided by less than a margin "
-        f"({', '.join(map(str, REALIZABLE_MARGINS.values()))}) at any arm up to the optimal one, "
-        "and those where an earlier arm beats the optimal one for any labels (C_i* − C_l > p_li*).",
-        "Later arms disagree less, as they would if they erred less. So arms with these "
-        "disagreements exist in every context (this is checked), and every arm is optimal "
-        "somewhere. Without a margin, ξ is zero in every continuous setting in which the optimal "
-        "arm changes.",
+        "answer 0 or 1, drawn jointly. Two kinds of contexts are rejected: those where an arm up "
+        "to the optimal one passes or fails the test by less than a margin "
+        f"({', '.join(map(str, REALIZABLE_MARGINS.values()))} in cases 1, 2 and 3), and those "
+        "where an earlier arm beats the optimal one for any labels (C_i* − C_l > p_li*).",
+        "Later arms disagree less, as they would if they erred less. With these values, such arms "
+        "exist in every context (this is checked), and every arm is optimal somewhere. Without a "
+        "margin, ξ is zero in every continuous setting in which the optimal arm changes.",
     ),
     Choice(
         "ξ in the plot of regret against ξ",
         "Two plots: on synthetic data, the last arm's cost varies and the axis is ξ₅, the minimum "
         "of C₅ − C_i* − p_i*5; in the realizable setting the axis is the margin.",
         "On synthetic data ξ itself is determined by contexts at the border between the first four "
-        "arms and is the same for all instances; the margin that grows from instance 2 to 4 is ξ₅, "
-        "the ξ_h of the theorem for h = 5.",
+        "arms and is the same for all instances. The margin that grows from instance 2 to 4 is ξ₅, "
+        "which is ξ_h for h = 5 in the paper's theorem.",
     ),
 )

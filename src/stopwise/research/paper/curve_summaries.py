@@ -30,7 +30,7 @@ def final_table(
     value: Callable[[str, str, str], Interval] | None = None,
     note: str = "",
 ) -> Table:
-    """Return a table of every policy on every instance; by default, of the final regret."""
+    """Return a table of one value (by default, the final regret) per policy and instance."""
     instances = evidence.instances()
     value = value or evidence.mean
     return Table(
@@ -49,7 +49,7 @@ def final_table(
 def fifths_table(
     evidence: ClaimEvidence, name: str, measure: Measure = "regret", title: str = "regret"
 ) -> Table:
-    """Return the regret of USS-PD added in each fifth of the rounds, and its linear part."""
+    """Return a table of USS-PD's regret added in each fifth of the rounds, and its linear part."""
     rows: list[tuple[str | Interval, ...]] = []
     for setting in NAMES:
         for instance in evidence.instances():
@@ -72,7 +72,7 @@ def fifths_table(
 def fit(
     evidence: ClaimEvidence, setting: str, instance: str, measure: Measure = "regret"
 ) -> Growth | None:
-    """Fit the growth of the regret of USS-PD; None for too few runs."""
+    """Fit the growth of USS-PD's regret; return None if there are too few runs."""
     traces = evidence.traces(setting, instance, "USS-PD")
     curves = np.array([getattr(trace, measure) for trace in traces], dtype=np.float64)
     return fit_growth(traces[0].rounds.astype(np.float64), curves)
@@ -93,7 +93,7 @@ def growth_claim(
     growth = fit(evidence, setting, instance, measure)
     if growth is None:
         shape = "undecided"
-        numbers = f"{len(last_fifth)} runs are too few to fit its growth"
+        numbers = f"{len(last_fifth)} runs are too few to fit the growth of the curve"
     else:
         shape = growth.shape
         horizon = " at this horizon" if shape == "undecided" else ""

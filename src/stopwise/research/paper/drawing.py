@@ -1,4 +1,4 @@
-"""Plots of the figures, with the same colour and marker for a policy in all of them."""
+"""Plots for the figures; each policy has the same colour and marker in all of them."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -27,7 +27,7 @@ class Cell(NamedTuple):
 class ClaimEvidence:
     """The traces of an exhibit's cells, by setting, instance and policy.
 
-    ``traces`` holds the runs of each cell's spec, by its key.
+    ``traces`` maps the key of each cell's spec to its runs.
     """
 
     def __init__(self, cells: Iterable[Cell], traces: Mapping[str, Sequence[Trace]]) -> None:
@@ -35,7 +35,7 @@ class ClaimEvidence:
         self._traces = {cell[:3]: tuple(traces[cell.spec.key]) for cell in self.cells}
 
     def traces(self, setting: str, instance: str, policy: str) -> Sequence[Trace]:
-        """Return the runs of a cell, by seed."""
+        """Return the runs of a cell, in the order of their seeds."""
         shared = (BOTH, instance, policy)
         return self._traces.get((setting, instance, policy)) or self._traces[shared]
 
@@ -71,7 +71,7 @@ class ClaimEvidence:
     def mean(
         self, setting: str, instance: str, policy: str = "USS-PD", measure: Measure = "regret"
     ) -> Interval:
-        """Return the mean final value over runs."""
+        """Return the mean over runs of the final value."""
         return mean_interval(self.added(setting, instance, policy, measure))
 
     def cost_per_round(self, setting: str, instance: str, policy: str) -> Interval:
@@ -82,7 +82,7 @@ class ClaimEvidence:
     def lead(
         self, setting: str, instance: str, policy: str, other: str, measure: Measure = "regret"
     ) -> Interval:
-        """Return how far a policy's final value is below that of another, paired by seed."""
+        """Return how much lower a policy's final value is than another's, paired by seed."""
         return paired_difference(
             self.added(setting, instance, other, measure),
             self.added(setting, instance, policy, measure),
@@ -97,8 +97,8 @@ def cells_of(
 ) -> list[Cell]:
     """Return a cell for every policy on every instance under every setting.
 
-    ``extra`` policies do not depend on the setting; ``supervised`` adds the comparator that sees
-    labels.
+    ``extra`` policies do not depend on the setting; ``supervised`` adds the `Supervised`
+    comparator, which sees labels.
     """
     cells: dict[tuple[str, str, str], Cell] = {}
     for instance, environment in instances.items():

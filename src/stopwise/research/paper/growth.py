@@ -1,4 +1,4 @@
-"""Growth of regret: a fit that tells logarithmic from linear curves."""
+"""Growth of regret: a fit that distinguishes logarithmic from linear curves."""
 
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -9,7 +9,8 @@ from stopwise.intervals import Interval
 
 Shape: TypeAlias = Literal["logarithmic", "linear", "undecided"]
 
-# Share of rounds before the fit: mostly exploration, which neither term describes (heuristic).
+# Share of rounds excluded from the fit: these are mostly exploration, which neither term describes
+# (heuristic).
 BURN_IN = 0.2
 RESAMPLES, SEED = 2000, 0
 # With fewer runs the intervals are too short, as measured on known curves
@@ -31,7 +32,7 @@ class Growth(NamedTuple):
 
     @property
     def shape(self) -> Shape:
-        """The shape that the interval of the share is consistent with."""
+        """The shape that is consistent with the interval of the share."""
         if self.share.low == 0 and self.share.high < SMALL:
             return "logarithmic"
         return "linear" if self.share.high == 1 and self.share.low > LARGE else "undecided"

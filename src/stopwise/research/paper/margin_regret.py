@@ -72,7 +72,7 @@ def _tables(evidence: ClaimEvidence) -> list[Table]:
             ("setting", "instance", "ξ₅", "ξ", "regret"),
             tuple(synthetic),
             "ξ₅, the x axis of the figure, is the minimum margin of weak dominance of the fifth "
-            "arm; ξ, the minimum over all arms, is that of table 1.",
+            "arm; ξ, the minimum over all arms, is the value in table 1.",
         ),
         Table(
             "margin-regret-realizable",
@@ -124,8 +124,8 @@ EXHIBIT = Exhibit(
     "The larger the margin of weak dominance, the fewer rounds the test needs. On synthetic data "
     "ξ₅, the margin of the fifth arm, varies with that arm's cost (at the lowest cost, weak "
     "dominance fails), while ξ, the margin over all arms, is set by the cheap arms and hardly "
-    "changes. In the realizable setting ξ itself varies: contexts in which the test is decided by "
-    "less than a margin are rejected.",
+    "changes. In the realizable setting ξ itself varies: contexts in which an arm passes or fails "
+    "the test by less than a margin are rejected.",
     cells=lambda: [cell for family in FAMILIES.values() for cell in cells_of(family)],
     tables=_tables,
     pictures=lambda evidence: [

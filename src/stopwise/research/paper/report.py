@@ -28,14 +28,14 @@ CLASSES: dict[Verdict, str] = {HELD: "held", FAILED: "failed", UNDECIDED: "open"
 ABOUT = (
     "The experiments of “Online Algorithm for Unsupervised Sequential Selection with Contextual "
     "Information” (Verma, Hanawal, Szepesvári and Saligrama, NeurIPS 2020), repeated with "
-    "Stopwise. Each of the paper's claims about them *held*, *did not hold*, or is *undecided*: "
-    "the 95 % confidence interval covers both answers, or the growth of a curve is not clear at "
-    "this horizon. `I_t=3` is the policy that always stops at arm 3, `I_t=2` at arm 2, `I_t=1` at "
-    "arm 1."
+    "Stopwise. Each of the paper's claims about them *held*, *did not hold*, or is *undecided*. A "
+    "claim is undecided if the 95 % confidence interval covers both answers, or if the growth of a "
+    "curve is not clear at this horizon. `I_t=3` is the policy that always stops at arm 3, `I_t=2` "
+    "at arm 2, `I_t=1` at arm 1."
 )
 REPEAT = (
     "The same seeds give the same numbers with any executor and any number of parallel runs. "
-    "Finished runs are stored: after an interrupt, the same command resumes."
+    "Finished runs are stored, so after an interruption the same command resumes."
 )
 SUFFIXES = (".png", ".svg", ".csv", ".parquet")
 
@@ -62,7 +62,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def claims_by_setting(section: Section) -> list[dict[str, Claim]]:
-    """Group the verdicts on the same claim, by setting."""
+    """Return one dict per claim, which maps each setting to the claim tested under it."""
     groups: dict[str, dict[str, Claim]] = {}
     for claim in section.claims:
         groups.setdefault(claim.text, {})[claim.setting] = claim
@@ -76,12 +76,12 @@ def tally(*sections: Section) -> dict[Verdict, int]:
 
 
 def headline(report: Report) -> str:
-    """Return what was reproduced and how the claims fared; most are tested in two settings."""
+    """Return a summary of the exhibits and verdicts; most claims are tested in two settings."""
     counts = tally(*report.sections)
     exhibits = plural(len(report.sections), "table or figure", "tables and figures")
     tests = plural(sum(counts.values()), "test")
     return (
-        f"Reproduced {exhibits} of the paper. In {tests} of its claims, {counts[HELD]} held, "
+        f"Reproduced {exhibits} of the paper, with {tests} of its claims: {counts[HELD]} held, "
         f"{counts[FAILED]} did not hold and {counts[UNDECIDED]} stayed undecided."
     )
 
@@ -92,9 +92,9 @@ def undecided_note(report: Report) -> str:
         return ""
     if report.quick:
         return (
-            "A quick run has too few repetitions to decide most claims: a comparison needs its "
-            f"{STRICT:.1%} interval on one side of zero, and growth is not tested. Run without "
-            "--quick to decide more of them."
+            "A quick run has too few repetitions to decide most claims: a comparison is decided "
+            f"only if its {STRICT:.1%} interval lies on one side of zero, and growth is not "
+            "tested. Run without --quick to decide more of them."
         )
     return (
         "A claim is undecided if the interval covers both answers, or if the growth of a curve is "
@@ -105,12 +105,12 @@ def undecided_note(report: Report) -> str:
 def write_report(
     report: Report, out: Path, progress: Progress = no_progress, curves: Sequence[Row] = ()
 ) -> None:
-    """Write ``report.html``, ``figures`` and ``numbers`` into a folder: all files, or none.
+    """Write ``report.html``, ``figures`` and ``numbers`` into a folder (all files or none).
 
     The same report gives the same bytes. Figures and numbers of an earlier report are removed.
 
-    ``progress`` is called with ``("drawing", done, of)``, counting pictures; ``curves`` are the
-    rows of ``numbers/curves``.
+    ``progress`` is called as ``progress("drawing", done, total)``, counting pictures; ``curves``
+    are the rows of ``numbers/curves``.
     """
     tables = [table for section in report.sections for table in section.tables]
     pictures = [picture for section in report.sections for picture in section.pictures]
@@ -137,7 +137,7 @@ def write_report(
 
 
 def html(report: Report, drawn: dict[str, FigureFiles]) -> str:
-    """Return the report as a page; ``drawn`` has its pictures by name."""
+    """Return the report as an HTML page; ``drawn`` maps picture names to files."""
     links = [("summary", "Summary of verdicts")]
     links += [(section.name, section.title) for section in report.sections]
     links += [("choices", "Choices the paper leaves open"), ("settings", "Settings")]

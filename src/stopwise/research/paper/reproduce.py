@@ -58,7 +58,7 @@ def reproduce(
 ) -> Report:
     """Repeat the paper's experiments and write the report.
 
-    Runs stored in ``out`` are reused: a call that was killed at any moment and is repeated resumes
+    Runs stored in ``out`` are reused, so repeating a call that was killed at any moment resumes it
     and gives the same numbers. The runs of all calls stay in ``out``; the figures, numbers and
     report are those of the last call.
 
@@ -67,17 +67,17 @@ def reproduce(
     out : Path
         The folder for the runs and the report.
     quick : bool
-        Run 3 repetitions. Growth is not tested, and many other claims stay undecided.
+        Run only 3 repetitions. Growth is not tested, and many other claims stay undecided.
     only : sequence of str
         Names from ``EXHIBITS``; all by default.
     executor, jobs, address
         As in `make_executor`.
     seed : int
-        The seed of the first repetition; the others have the seeds that follow.
+        The seed of the first repetition; the others use the seeds after it.
     progress : callable
         Called as ``progress(stage, done, total)``.
     command : str
-        The command to repeat this, shown in the report.
+        The command that repeats this call, shown in the report.
     """
     if unknown := [name for name in only if name not in EXHIBITS]:
         raise InvalidParameterError(
@@ -93,7 +93,7 @@ def reproduce(
     started, clock = datetime.now(UTC), time.perf_counter()
     exhibits = [exhibit for name, exhibit in EXHIBITS.items() if not only or name in only]
     cells = {exhibit.name: exhibit.cells() for exhibit in exhibits}
-    counts: dict[ExperimentSpec, int] = {}  # if exhibits share runs, the larger number
+    counts: dict[ExperimentSpec, int] = {}  # the larger number if exhibits share runs
     for exhibit in exhibits:
         for cell in cells[exhibit.name]:
             n = repetitions(exhibit, cell.policy, quick=quick)
@@ -121,13 +121,13 @@ def reproduce(
 
 
 def provenance(started: datetime, seconds: float, seeds: str, executor: str, jobs: int) -> Facts:
-    """Return the system, versions and seeds behind the numbers, without user or host names."""
+    """Return the system, versions and seeds of the runs, without user or host names."""
     packages = [f"{name} {version(name)}" for name in ("numpy", "matplotlib")]
     system = f"{platform.system()} {platform.machine()}"
     python = f"{platform.python_implementation()} {platform.python_version()}"
     return (
         ("Started", f"{started.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
-        ("Duration", f"{duration(seconds)}, excluding runs stored before"),
+        ("Duration", f"{duration(seconds)}, excluding previously stored runs"),
         ("Seeds", seeds),
         ("Executor", f"{executor}, {plural(jobs, 'parallel job')}"),
         ("System", f"{system}, {plural(os.cpu_count() or 1, 'core')}, {python}"),

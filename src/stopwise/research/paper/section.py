@@ -37,7 +37,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Section(msgspec.Struct, frozen=True):
-    """The section of the report about an exhibit."""
+    """A section of the report, about one exhibit."""
 
     name: str
     title: str
@@ -58,12 +58,12 @@ class Exhibit(msgspec.Struct, frozen=True):
     tables: Callable[[ClaimEvidence], Sequence[Table]]
     claims: Callable[[ClaimEvidence, str], Sequence[Claim]]  # called for each of ``settings``
     pictures: Callable[[ClaimEvidence], Sequence[Picture]] = lambda _: []
-    cells: Callable[[], list[Cell]] = list  # the runs that it needs
+    cells: Callable[[], list[Cell]] = list  # the runs that the exhibit needs
     many: tuple[str, ...] = ()  # policies with 500 repetitions
     settings: tuple[str, ...] = NAMES
 
     def build(self, evidence: ClaimEvidence) -> Section:
-        """Return the section of the report."""
+        """Return the exhibit's section of the report."""
         claims = (
             msgspec.structs.replace(
                 claim, setting=setting, why=claim.why if claim.verdict == FAILED else ""
@@ -83,10 +83,10 @@ class Exhibit(msgspec.Struct, frozen=True):
 
 
 def verdict(difference: Interval) -> Verdict:
-    """Return the verdict on a claim that this difference is above zero.
+    """Return the verdict on the claim that a difference is above zero.
 
-    The test uses the 95 % interval, or the 99.9 % interval for fewer than 20 runs: Student's
-    interval of few values relies on normality, and there are many verdicts.
+    The test uses the 95 % interval, or the 99.9 % interval for fewer than 20 runs, because
+    Student's interval for few values relies on normality and there are many verdicts.
     """
     assert difference.n is not None  # set by `paired_difference`
     if difference.n < FEW:
@@ -98,7 +98,7 @@ def verdict(difference: Interval) -> Verdict:
 
 
 def all_of(verdicts: "list[Verdict]") -> Verdict:
-    """Return the verdict on a claim with several parts."""
+    """Return the verdict on a claim whose parts have these verdicts."""
     if FAILED in verdicts:
         return FAILED
     return UNDECIDED if UNDECIDED in verdicts else HELD

@@ -9,7 +9,7 @@ from stopwise.research.experiments.runs import build_environment, draw_batch
 from stopwise.research.experiments.spec import EnvironmentSpec, PolicySpec
 from stopwise.research.paper import choices
 
-# These do not depend on the setting: the same runs are shown under both.
+# These policies do not depend on the setting, so the same runs are shown under both.
 SETTING_FREE = {
     "USS-UCB": PolicySpec("uss-ucb"),
     "USS-TS": PolicySpec("uss-ts"),
@@ -20,8 +20,8 @@ SETTING_FREE = {
 class ParameterSetting(msgspec.Struct, frozen=True):
     """Parameters of the contextual policies.
 
-    ``sigma`` is σ of the radius. The features are polynomials of the highest degree, from one to
-    the paper's, whose forced rounds are at most ``forced_share`` of all rounds.
+    ``sigma`` is σ of the radius. The features are polynomials of the highest degree (at most the
+    paper's) whose forced rounds take at most ``forced_share`` of all rounds, or else of degree one.
     """
 
     name: str
@@ -59,8 +59,8 @@ class ParameterSetting(msgspec.Struct, frozen=True):
 LITERAL = ParameterSetting(
     name="literal",
     explanation=(
-        f"The printed values: degree two, δ = {choices.DELTA}, σ = {choices.SIGMA}; with κ = "
-        f"{choices.KAPPA} and ten forced rounds per feature."
+        f"The values printed in the paper (degree two, δ = {choices.DELTA}, σ = {choices.SIGMA}), "
+        f"with κ = {choices.KAPPA} and ten forced rounds per feature."
     ),
     sigma=choices.SIGMA,
     forced_share=1.0,
@@ -81,7 +81,7 @@ NAMES = tuple(setting.name for setting in SETTINGS)
 
 
 def forced_rounds(features: Polynomial, environment: EnvironmentSpec) -> int:
-    """Return m, ten rounds per feature."""
+    """Return m, the number of forced rounds (ten per feature)."""
     return choices.FORCED_PER_FEATURE * len(
         features.monomials(build_environment(environment).context_dim)
     )

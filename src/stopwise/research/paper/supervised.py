@@ -39,7 +39,7 @@ def _claims(evidence: ClaimEvidence, setting: str) -> list[Claim]:
 
 
 def _gap(evidence: ClaimEvidence, setting: str, part: tuple[float, float]) -> list[float]:
-    """Return how much more regret per round USS-PD had in a fifth of the rounds, by seed."""
+    """Return USS-PD's excess regret per round in a fifth of the rounds, one value per seed."""
     without = evidence.added(setting, INSTANCE, "USS-PD", part=part)
     with_labels = evidence.added(setting, INSTANCE, "supervised", part=part)
     return [(a - b) / (0.2 * choices.ROUNDS) for a, b in zip(without, with_labels, strict=True)]

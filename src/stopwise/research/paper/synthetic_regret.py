@@ -19,18 +19,18 @@ FIRST, *DOMINANT = choices.SYNTHETIC_COSTS
 def _claims(evidence: ClaimEvidence, setting: str) -> list[Claim]:
     linear = partial(growth_claim, evidence, setting, FIRST, linear=True)
     why = (
-        "Weak dominance holds, but disagreement is not logistic in features of degree two: on some "
+        "Weak dominance holds, but disagreement is not logistic in features of degree two. In some "
         "contexts the model stays wrong, even with labels."
     )
     return [
         linear(
             "regret grows linearly",
-            "Most of the regret is due to learning, which slows down. Only 16 of 5,000 contexts "
-            "lack weak dominance, and even the clairvoyant rule loses little on them.",
+            "Most of the regret is due to learning, and its growth slows down. Only 16 of 5,000 "
+            "contexts lack weak dominance, and even the clairvoyant rule loses little in them.",
         ),
         linear(
             "the part from contexts without weak dominance grows linearly",
-            "On these contexts USS-PD loses less than the clairvoyant rule: its logistic model of "
+            "In these contexts USS-PD loses less than the clairvoyant rule: its logistic model of "
             "degree two underestimates how often arms 4 and 5 disagree there.",
             measure="undominated",
         ),

@@ -85,10 +85,11 @@ def _table(family: Family) -> Table:
             (name, *e.costs, ours, paper, ours - paper, *margins_of(e))
             for (name, e), ours, paper in fractions
         ),
-        note="The cost of each arm; the fraction of weakly dominant contexts, reproduced and as "
-        "printed; ξ, the minimum margin of weak dominance over all contexts and arms, negative "
-        "where it fails; and ξ_K, the margin of the last arm K: the minimum of C_K − C_i* − p_i*K "
-        "over contexts with another optimal arm. ξ is the minimum of all ξ_h.",
+        note="The columns are the cost of each arm, the fraction of weakly dominant contexts (as "
+        "reproduced here and as printed in the paper), ξ and ξ_K. ξ is the minimum margin of weak "
+        "dominance over all contexts and arms; it is negative if weak dominance fails anywhere. "
+        "ξ_K is the margin of the last arm K: the minimum of C_K − C_i* − p_i*K over contexts with "
+        "another optimal arm. ξ is the minimum of all ξ_h.",
     )
 
 
@@ -127,9 +128,9 @@ TABLE_1 = Exhibit(
     "table1",
     "Costs and weak dominance on synthetic data",
     "Table 1 (supplement)",
-    "Five logistic classifiers of different regularisation on one synthetic data set. A context is "
-    "weakly dominant if every arm deeper than its best arm costs more extra than the probability "
-    "that the two disagree.",
+    "Five logistic classifiers with different regularisation on one synthetic data set. A context "
+    "is weakly dominant if, for every arm deeper than its best arm, the extra cost exceeds the "
+    "probability that the two arms disagree.",
     tables=lambda _: [_table(SYNTHETIC)],
     claims=lambda _, setting: [_claim(SYNTHETIC)],
     settings=("",),
@@ -138,7 +139,7 @@ TABLE_2 = Exhibit(
     "table2",
     "Costs and weak dominance on PIMA and Heart",
     "Table 2 (supplement)",
-    "On both data sets few contexts are weakly dominant. On the others disagreement cannot reveal "
+    "On both data sets few contexts are weakly dominant. In the others disagreement cannot reveal "
     "the best arm, so the paper compares total costs instead of regret. The last table shows why: "
     "the cheapest arm is nearly always the best, and it disagrees with the next arm more often "
     "than that arm's cost allows.",

@@ -1,4 +1,4 @@
-"""Figures 1c and 2b: total cost on PIMA and Heart, against fixed and random depths."""
+"""Figures 1c and 2b: total cost on PIMA and Heart, compared with fixed and random depths."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,8 +17,8 @@ BASELINES = {f"I_t={k + 1}": PolicySpec("fixed-depth", {"depth": k}) for k in ra
 BASELINES["random"] = PolicySpec("random-depth")
 CLAIMED = ("I_t=3", "I_t=2", "random")
 TEXT = (
-    "Total cost is Σ (γ_I(x) + C_I), the cost of errors and of arms. Few contexts are weakly "
-    "dominant here, so the test goes too deep even with the true probabilities: where the "
+    "The total cost is Σ (γ_I(x) + C_I), the cost of errors plus that of arms. Few contexts are "
+    "weakly dominant here, so the test goes too deep even with the true probabilities: where the "
     "*clairvoyant* rule loses to a baseline, the loss is due to the rule and not to learning. A "
     "learner that wrongly stops early can then gain from it. `I_t=1` is not in the paper; since "
     "the first arm is nearly always the best (table 2), it beats everything else."
@@ -76,7 +76,7 @@ def _beats(evidence: ClaimEvidence, setting: str, instance: str, baseline: str) 
     return Claim(
         f"{instance.capitalize()}: USS-PD costs less than {baseline}",
         outcome,
-        f"a round costs {fmt(ours)} against {fmt(theirs)}, a difference of "
+        f"a round costs {fmt(ours)}, compared with {fmt(theirs)}, a difference of "
         f"{fmt(lead / choices.ROUNDS)}; the clairvoyant rule costs {fmt(clairvoyant)}",
         why=why if outcome == FAILED else "",
     )

@@ -271,7 +271,7 @@ def test_growth_is_not_estimated_from_few_runs() -> None:
     few = {(s, "case 1", "USS-PD"): noisy(FLAT)[:3] for s in NAMES}
     for claim in claims_of("realizable-4", few):
         assert claim.verdict == UNDECIDED
-        assert claim.numbers == "3 runs are too few to fit its growth"
+        assert claim.numbers == "3 runs are too few to fit the growth of the curve"
 
 
 def test_only_failed_claims_have_a_reason() -> None:
