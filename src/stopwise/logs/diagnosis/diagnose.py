@@ -41,8 +41,7 @@ INTERVALS_NOTE = (
 )
 RULE_NOTE = (
     'The results are those of USS-PD after it has learned; "stopwise replay" also counts rounds in '
-    "which it goes deeper to learn, so it shows a smaller saving. Each row is decided by models "
-    "that were fitted on other rows."
+    "which it goes deeper to learn. Each row is decided by models that were fitted on other rows."
 )
 
 

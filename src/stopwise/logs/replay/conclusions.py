@@ -21,7 +21,7 @@ def sentences(replay: Replay) -> list[str]:
         lines += _recommended(replay)
         lines.append(
             f"Costs are {describe_unit(replay.error_cost)}. They include rounds that went deeper "
-            'only to learn; "stopwise diagnose" excludes these, so it shows a larger saving.'
+            'only to learn; "stopwise diagnose" excludes these.'
         )
     else:
         lines += [_beyond(row, replay) for row in replay.policies]
