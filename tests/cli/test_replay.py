@@ -210,7 +210,7 @@ def test_tenants_and_a_budget_appear_in_the_summary_and_the_file(
         (("--by", "ward"), "no column 'ward'"),
         (("--cost-weights", "1,x"), "numbers such as 0.01,0.24,0.25; got '1,x'"),
         (("--cost-weights", "0"), "weights must be"),
-        (("--by", "label", "--address", "127.0.0.1:1"), "requires the executor 'dask'"),
+        (("--by", "label", "--address", "127.0.0.1:1"), "requires executor 'dask'"),
     ],
 )
 def test_invalid_tenants_and_weights_are_rejected(
