@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <sstream>
 #include <stdexcept>
 
 #include "link.h"
@@ -77,7 +78,7 @@ FeatureMaps::FeatureMaps(std::size_t n_arms, std::size_t context_dim, std::vecto
         is_valid = is_valid && stages_->dims.size() == n_arms - 1 && slots_.size() == n_arms - 1;
         for (const std::size_t dim : stages_->dims) is_valid = is_valid && dim <= context_dim;
     }
-    if (!is_valid) throw std::invalid_argument("slots do not match the cascade");
+    if (!is_valid) throw std::invalid_argument("the feature slots do not match the cascade");
     arrange();
 }
 
@@ -98,7 +99,10 @@ void FeatureMaps::arrange() {
             double& size = slot.standard->size ? *slot.standard->size
                                                : slot.standard->size.emplace(1.0 / largest);
             if (!(size > 0.0 && size * largest <= kMaxNorm)) {
-                throw std::invalid_argument("size makes the norm of features exceed one");
+                std::ostringstream message;
+                message << "size must be at most " << 1.0 / largest
+                        << " so that the norm of the features does not exceed one, got " << size;
+                throw std::invalid_argument(message.str());
             }
             slot.map = monomial_map(*slot.standard, input_dim(s));
         }

@@ -200,7 +200,7 @@ void Learner::fit() {
 
 void Learner::watch() {
     if (options_.rule->per_arm()) {
-        throw std::invalid_argument("a rule with a question per arm has no pairs to watch");
+        throw std::invalid_argument("drift detection requires a rule that models pairs of arms");
     }
     if (!drift_) drift_.emplace(state_.config());
 }

@@ -26,7 +26,7 @@ def test_a_map_that_does_not_match_context_dim_is_rejected(invalid_map: Any) -> 
 @pytest.mark.parametrize(("x", "out"), [((4, 3), (4, 1)), ((4, 2), (4, 2)), ((4, 2), (3, 1))])
 def test_rows_rejects_arrays_of_a_wrong_shape(x: tuple[int, int], out: tuple[int, int]) -> None:
     maps = FeatureMaps(2, 2, [([[0]], 1.0, 1.0, [1.0], [0.0] * 2, [1.0] * 2)], [0], None)
-    with pytest.raises(ValueError, match="X or out has a wrong shape"):
+    with pytest.raises(ValueError, match="X or out has the wrong shape"):
         maps.rows(np.zeros(x), np.zeros(out))
 
 

@@ -263,7 +263,7 @@ def test_a_rounding_error_beyond_the_bound_is_clipped() -> None:
         (lambda: Standard(center=[0.0], scale=[0.0]), r"scale\[0\] must be a number > 0"),
         (lambda: Standard(center=[0.0]), "number of coordinates, got 1 and 0"),
         (lambda: Standard(size=math.nan), "size must be a number > 0"),
-        (lambda: bind(Standard(size=50), 2, 2), "norm of features exceed one"),
+        (lambda: bind(Standard(size=50), 2, 2), r"size must be at most 0\.\d+ so .*, got 50"),
         (lambda: bind(Standard(2, [0.0], [1.0]), 2, 2), "Standard map .* 1 coordinates, .* has 2"),
         (
             lambda: bind(PerPair({(0, 1): half, (1, 2): half}), 2, 3),

@@ -58,7 +58,7 @@ void bind_counts(nb::module_& m) {
                  PairCounts& counts = shared.value;
                  const std::size_t pairs = counts.n_pairs();
                  require(has_shape(differ, stops.shape(0), pairs),
-                         "arrays must have one row per round");
+                         "differ must have one row per stop and one column per pair");
                  std::vector<double> evidence(2 * pairs);
                  shared.long_call([&] {
                      for (std::size_t t = 0; t < stops.shape(0); ++t) {
@@ -82,7 +82,7 @@ void bind_counts(nb::module_& m) {
                 std::vector<std::int64_t> disagreed, std::array<std::uint64_t, 4> random) {
                  PairCounts& counts = shared.value;
                  require(revealed.size() == counts.n_arms() && disagreed.size() == counts.n_pairs(),
-                         "the counts belong to another cascade");
+                         "the counts are from another cascade");
                  shared.short_call([&] {
                      counts.rounds = rounds;
                      counts.revealed = std::move(revealed);

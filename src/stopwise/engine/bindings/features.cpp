@@ -54,7 +54,7 @@ std::optional<std::tuple<std::size_t, std::size_t, std::size_t, bool>> rows(
     const FeatureMaps& maps, const Table<const double>& X, const Table<double>& out) {
     require(X.shape(1) == maps.context_dim() && has_shape(out, X.shape(0), maps.width()) &&
                 !maps.revealed(),
-            "X or out has a wrong shape");
+            "X or out has the wrong shape");
     nb::gil_scoped_release released;
     for (std::size_t t = 0; t < X.shape(0); ++t) {
         const double* const context = X.data() + t * maps.context_dim();

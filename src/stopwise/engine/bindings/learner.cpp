@@ -89,7 +89,7 @@ std::optional<Trace> decide(SharedLearner& shared, nb::handle context) {
 
 void check_contexts(const SharedLearner& shared, const Contexts& contexts) {
     require(contexts.shape(1) == shared.maps->caller_dim(),
-            "contexts have a wrong number of columns");
+            "contexts has the wrong number of columns");
 }
 
 // Write the stops of the policy and of the rule.
@@ -97,7 +97,8 @@ void decide_many(SharedLearner& shared, const Contexts& contexts, const Stops& s
                  const Stops& rule_stops) {
     check_contexts(shared, contexts);
     const std::size_t n = contexts.shape(0);
-    require(has_shape(stops, n) && has_shape(rule_stops, n), "arrays must have one row per round");
+    require(has_shape(stops, n) && has_shape(rule_stops, n),
+            "stops and rule_stops must have one value per round");
     Trace trace;
     shared.long_call([&] {
         for (std::size_t t = 0; t < n; ++t) {
@@ -118,10 +119,10 @@ struct RecordedRounds {
         check_contexts(shared, contexts);
         require(has_shape(answers, n(), shared.options.n_questions()) &&
                     has_shape(answered, n()),
-                "arrays must have one row per round");
+                "answers and answered must have one row per round");
         for (std::size_t t = 0; t < n(); ++t) {
             require(answered.data()[t] >= 0 && arms(t) <= n_arms_,
-                    "answered exceeds the number of arms");
+                    "answered must be from 0 to the number of arms");
         }
     }
     std::size_t n() const { return contexts_.shape(0); }
@@ -144,7 +145,7 @@ private:
 void rule_stops(SharedLearner& shared, const Contexts& contexts, const Answers& answers,
                 const Counts& answered, const Stops& stops) {
     const RecordedRounds record(shared, contexts, answers, answered);
-    require(has_shape(stops, record.n()), "arrays must have one row per round");
+    require(has_shape(stops, record.n()), "stops must have one value per round");
     shared.long_call([&] {
         for (std::size_t t = 0; t < record.n(); ++t) {
             stops.data()[t] = static_cast<std::int64_t>(shared.value.rule_stop(record.context(t)));
@@ -208,7 +209,7 @@ std::optional<Learned> observe_answers(SharedLearner& shared, const Numbers1& co
                                        const Bytes& answers) {
     const Options& options = shared.options;
     require(stop < options.n_arms && has_shape(answers, options.n_questions()),
-            "invalid stop or number of answers");
+            "stop or the number of answers is out of range");
     check_dim(*shared.maps, context.shape(0), stop + 1);
     const PartialContext partial{context.data(), stop + 1, answers.data()};
     return shared.long_call([&] {
@@ -226,7 +227,7 @@ bool label(SharedLearner& shared, const Numbers1& context, std::size_t rule_stop
     const std::size_t n = right.shape(0);
     require(n >= 1 && n <= options.n_arms && has_shape(differ, options.n_pairs()) &&
                 options.rule->takes_labels(),
-            "the round does not match the learner");
+            "right or differ has the wrong length, or the rule does not learn from labels");
     check_dim(*shared.maps, context.shape(0), n);
     const PartialContext partial{context.data(), n, differ.data()};
     Label label{n, rule_stop, right.data(), differ.data(), std::nullopt};
@@ -248,12 +249,13 @@ std::vector<Change> run(SharedLearner& shared, const Contexts& contexts, const A
     const Options& options = shared.options;
     const RecordedRounds record(shared, contexts, answers, answered);
     require(has_shape(failed, record.n()) && has_shape(stops, record.n()),
-            "arrays must have one row per round");
-    require(right.has_value() == labelled.has_value(), "invalid shape of right or labelled");
+            "failed and stops must have one value per round");
+    require(right.has_value() == labelled.has_value(),
+            "right and labelled must be passed together");
     if (right) {
         require(has_shape(*right, record.n(), options.n_arms) && has_shape(*labelled, record.n()) &&
                     options.rule->takes_labels(),
-                "invalid shape of right or labelled");
+                "right or labelled has the wrong shape, or the rule does not learn from labels");
     }
     Trace trace;
     std::vector<Change> changes;
@@ -283,14 +285,14 @@ std::vector<Change> run(SharedLearner& shared, const Contexts& contexts, const A
 std::vector<Change> learn(SharedLearner& shared, const Contexts& contexts, const Answers& answers,
                           const Counts& answered, const Counts& rule_stops) {
     const RecordedRounds record(shared, contexts, answers, answered);
-    require(has_shape(rule_stops, record.n()), "arrays must have one row per round");
+    require(has_shape(rule_stops, record.n()), "rule_stops must have one value per round");
     std::vector<Change> changes;
     shared.long_call([&] {
         for (std::size_t t = 0; t < record.n(); ++t) {
             const PartialContext partial = record.context(t);
             if (partial.arms == 0) continue;
             const std::size_t stop = partial.arms - 1;
-            require(rule_stops.data()[t] >= 0, "invalid rule_stop");
+            require(rule_stops.data()[t] >= 0, "rule_stop must not be negative");
             const auto rule_stop = static_cast<std::size_t>(rule_stops.data()[t]);
             const auto learned = shared.value.observe(
                 partial, {stop, std::min(rule_stop, stop), partial.differ, false});
@@ -307,16 +309,16 @@ std::vector<Change> learn(SharedLearner& shared, const Contexts& contexts, const
 std::optional<std::vector<EvidenceTuple>> evidence(SharedLearner& shared, Trace& trace,
                                                    std::size_t stop, bool exact) {
     const Options& options = shared.options;
-    require(stop < options.n_arms, "arm index out of range");
+    require(stop < options.n_arms, "stop is out of range");
     return shared.long_call([&]() -> std::optional<std::vector<EvidenceTuple>> {
         Learner& learner = shared.value;
         require(trace.comparisons.size() == options.n_pairs(),
-                "the trace belongs to another learner");
+                "the trace is from another learner");
         std::vector<EvidenceTuple> evidence;
         if (trace.reason != Reason::rule) return evidence;
         if (exact && trace.revision == learner.state().revision()) {  // not learned since
             require(trace.row.size() == learner.maps().width(),
-                    "the trace belongs to another learner");
+                    "the trace is from another learner");
             if (!learner.exact_evidence(stop, trace)) return std::nullopt;
         }
         for (std::size_t i = 0; i <= stop; ++i) {
@@ -349,7 +351,7 @@ void restore(SharedLearner& shared, nb::bytes bytes) {
 }
 
 void check_question(const SharedLearner& shared, std::size_t question) {
-    require(question < shared.options.n_questions(), "question index out of range");
+    require(question < shared.options.n_questions(), "question is out of range");
 }
 
 std::optional<NumpyNumbers> theta(SharedLearner& shared, std::size_t question) {
@@ -414,10 +416,10 @@ void create(SharedLearner* self, std::shared_ptr<const Rule> rule,
             std::optional<std::size_t> most_rows) {
     const std::size_t n_arms = maps->n_arms();
     require(n_arms >= 2 && n_arms <= kMaxArms && gaps.size() == n_arms * n_arms,
-            "the number of arms must be from 2 to 15");
+            "the number of arms must be from 2 to 15, and gaps must have shape (K, K)");
     require(!rule->per_arm() ||
                 (maps->slots() == 1 && !maps->self_scaling() && !maps->revealed()),
-            "a rule with a question per arm needs one feature map that is not self-scaling");
+            "a rule with one model per arm requires one feature map that is not self-scaling");
     const double rate = rate_of(half_life.value_or(0.0));
     new (self) SharedLearner(Options{std::move(rule), n_arms, std::move(gaps), ridge, forced_rounds,
                                      transitive, explore, labels, seed, rate, most_rows},

@@ -28,7 +28,7 @@ struct SharedLearner : Locked<Learner> {
 // Check the length of a context after ``arms`` arms have answered.
 inline void check_dim(const FeatureMaps& maps, std::size_t numbers, std::size_t arms) {
     require(maps.revealed() ? numbers >= maps.dim_after(arms) : numbers == maps.caller_dim(),
-            "the context has a wrong length");
+            "the context has the wrong length");
 }
 
 void bind_trace(nb::module_& m);

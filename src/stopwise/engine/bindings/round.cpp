@@ -20,7 +20,7 @@ struct SharedRound {
 SharedRound start(std::shared_ptr<SharedLearner> learner, std::vector<double> context) {
     const FeatureMaps& maps = *learner->maps;
     require(maps.revealed() || context.size() == maps.caller_dim(),
-            "the context has a wrong length");
+            "the context has the wrong length");
     Round round = learner->call([&] { return Round(learner->value, std::move(context)); });
     return {std::move(learner), std::move(round)};
 }
@@ -48,7 +48,7 @@ std::optional<std::tuple<std::size_t, std::size_t, bool>> add_output(
 
 Learned learn(SharedRound& shared) {
     return shared.learner->call([&] {
-        require(!shared.round.state().codes.empty(), "no arm has answered");
+        require(!shared.round.state().codes.empty(), "no arm has answered yet");
         Learned learned = shared.round.learn(shared.learner->value);
         shared.learner->update_slow();
         return learned;
@@ -81,9 +81,9 @@ SharedRound resume(std::shared_ptr<SharedLearner> learner, const RoundTuple& val
                 evaluated.value_or(0) < n_arms && trace.stop < n_arms &&
                 trace.rule_stop <= trace.stop &&
                 trace.comparisons.size() == n_arms * (n_arms - 1) / 2,
-            "the round belongs to another cascade");
+            "the round is from another cascade");
     check_dim(maps, context.size(), codes.size());
-    for (const double number : context) require(std::isfinite(number), "the context is not finite");
+    for (const double number : context) require(std::isfinite(number), "context must be finite");
     const std::vector<unsigned char> differ = differing(codes, n_arms);
     require(!maps.find_invalid({context.data(), codes.size(), differ.data()}),
             "the context is invalid for the features");
