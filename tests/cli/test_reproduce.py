@@ -114,7 +114,7 @@ def test_terminal_shows_a_progress_bar_and_ctrl_c_keeps_finished_runs(tmp_path: 
         os.killpg(terminal.process.pid, signal.SIGINT)  # Ctrl-C reaches the entire group
         screen = terminal.read()
         assert terminal.process.wait(60) == 1
-    assert "the same command resumes" in " ".join(screen.split())
+    assert "repeat the command to resume" in " ".join(screen.split())
     assert "Traceback" not in screen
 
     with Terminal(SHORT, tmp_path) as terminal:

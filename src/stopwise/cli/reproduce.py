@@ -41,7 +41,10 @@ def reproduce(
     executor: ExecutorName = "threads",
     address: Address = None,
     seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Seed of the first repetition.")
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Seed of the first repetition; the others use the next ones."
+        ),
     ] = 0,
     list_: Annotated[
         bool, typer.Option("--list", help="List the tables and figures and exit.")
@@ -73,7 +76,7 @@ def reproduce(
         console.print(table)
         return
     names = list(dict.fromkeys(only or []))
-    interrupted = f"Finished runs are stored in {out}; the same command resumes."
+    interrupted = f"Finished runs are stored in {out}; repeat the command to resume."
     with show_progress(interrupted) as progress:
         report = run(
             out,

@@ -216,8 +216,8 @@ void History::serialize(Archive& archive, std::int64_t rounds, double largest, b
 void History::serialize(Block& block, Archive& archive, std::size_t stop, std::int64_t& rounds,
                         double largest) {
     const auto max_round = static_cast<double>(kMaxCount);
-    archive.count(block.rows, kBlock, "number of rows of a block");
-    archive.check(block.rows > 0, "empty block");
+    archive.count(block.rows, kBlock, "number of rows in a block");
+    archive.check(block.rows > 0, "number of rows in a block");
     for (std::size_t c = 0; c < width_; ++c) {
         archive.between(block.x.data() + c * kBlock, block.rows, -largest, largest, "feature");
     }
@@ -225,7 +225,7 @@ void History::serialize(Block& block, Archive& archive, std::size_t stop, std::i
     archive.pass(block.counts.data(), block.counts.size());
     archive.pass(block.positives.data(), block.positives.size());
     if (rate_ > 0.0) {
-        archive.check(block.counts.empty(), "counted context");
+        archive.check(block.counts.empty(), "context counts");
         block.rounds.resize(block.rows);
         archive.between(block.rounds.data(), block.rows, 0.0, max_round, "round");
         archive.check(std::is_sorted(block.rounds.begin(), block.rounds.end()), "order of rounds");
