@@ -67,15 +67,15 @@ class Choice(msgspec.Struct, frozen=True):
 CHOICES = (
     Choice(
         "Are the costs in the tables per arm (c_i) or cumulative (C_i)?",
-        "c_i, summed along the cascade.",
+        "Per arm; C_i is the sum of c_1 to c_i.",
         "The paper calls c_i “the cost for using arm i”, although its example of an added arm uses "
-        "cumulative costs. With cumulative costs, even the stopping rule with the true p_ij(x) "
-        "loses to `I_t=2` and to random on both real data sets, so the paper's claim there could "
-        "not hold.",
+        "cumulative costs. If these costs were cumulative, even the stopping rule with the true "
+        "p_ij(x) would lose to `I_t=2` and to random on both real data sets, so the paper's claim "
+        "there could not hold.",
     ),
     Choice(
         "In the realizable setting, are the costs in the captions per arm (c_i) or cumulative?",
-        "C_i, not summed.",
+        "Cumulative: they are C_i and are not summed.",
         "An arm i with C_i − C_1 > p_1i loses to the first arm for any labels. If the costs of the "
         "five arms were summed, C₅ − C₁ would be at least 1, so the fifth arm could never be "
         "optimal. Case 2 with four arms starts with the costs 0.1, 0.2, 0.3, as in the paper's "
@@ -90,8 +90,8 @@ CHOICES = (
     ),
     Choice(
         "How were the arms trained on the real data?",
-        f"Columns standardised, all divided by the largest row norm; intercept; C = {PIMA_C} on "
-        f"PIMA, {HEART_C} on Heart.",
+        f"Columns standardised, then divided by the largest row norm; an intercept; C = {PIMA_C} "
+        f"on PIMA, {HEART_C} on Heart.",
         "`benchmarks/arms.py` searches scalings, intercept and C: many combinations come as close "
         "to the printed fractions as these, and on Heart some come closer (0.0014). None of them "
         "makes the first arm a poor choice: a context fails weak dominance only if its best arm is "

@@ -74,10 +74,10 @@ def _exhibit(n_arms: int, where: str) -> Exhibit:
         f"Realizable setting with {arms} classifiers",
         where,
         "Disagreement is exactly logistic, arms with these disagreements exist, and weak dominance "
-        "holds everywhere, as the theorem requires. There are no error rates. The caption of the "
-        "figure and the text of the paper give two upper bounds on regret, which differ where a "
-        "policy stops before the optimal arm: the caption adds the cost that it saves, the text "
-        "subtracts it. The second bound is the regret itself if the label is the answer of the "
+        "holds everywhere, as the theorem requires. There are no error rates. The paper gives two "
+        "upper bounds on regret, one in the caption of the figure and one in the text. They differ "
+        "if a policy stops before the optimal arm: the caption adds the saved cost, the text "
+        "subtracts it. The second bound equals the regret if the label is the answer of the "
         "optimal arm. Both are zero for the *clairvoyant* rule.",
         cells=lambda: cells_of(
             {

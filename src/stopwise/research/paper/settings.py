@@ -68,7 +68,7 @@ LITERAL = ParameterSetting(
 NEAR_GREEDY = ParameterSetting(
     name="near-greedy",
     explanation=(
-        "Almost no exploration: the highest degree, up to two, whose forced rounds (ten per "
+        "Almost no exploration: the highest degree (one or two) whose forced rounds (ten per "
         "feature) take at most 5 % of all rounds (degree one on PIMA and Heart), and σ = "
         f"{choices.NEAR_GREEDY_SIGMA}. Not a recommendation: it is hardly better than σ = 0 and "
         "can lock in a wrong arm permanently (`benchmarks/radius.py`, `worlds.py`)."

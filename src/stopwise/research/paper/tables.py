@@ -139,10 +139,10 @@ TABLE_2 = Exhibit(
     "table2",
     "Costs and weak dominance on PIMA and Heart",
     "Table 2 (supplement)",
-    "On both data sets few contexts are weakly dominant. In the others disagreement cannot reveal "
-    "the best arm, so the paper compares total costs instead of regret. The last table shows why: "
-    "the cheapest arm is nearly always the best, and it disagrees with the next arm more often "
-    "than that arm's cost allows.",
+    "On both data sets few contexts are weakly dominant. In the other contexts, disagreement "
+    "cannot reveal the best arm, so the paper compares total costs instead of regret. The last "
+    "table shows why: the cheapest arm is nearly always the best, and it disagrees with the next "
+    "arm more often than that arm's cost allows.",
     tables=lambda _: [_table(PIMA), _table(HEART), _optimal_table()],
     claims=lambda _, setting: [_claim(PIMA), _claim(HEART)],
     settings=("",),

@@ -20,8 +20,8 @@ TEXT = (
     "The total cost is Σ (γ_I(x) + C_I), the cost of errors plus that of arms. Few contexts are "
     "weakly dominant here, so the test goes too deep even with the true probabilities: where the "
     "*clairvoyant* rule loses to a baseline, the loss is due to the rule and not to learning. A "
-    "learner that wrongly stops early can then gain from it. `I_t=1` is not in the paper; since "
-    "the first arm is nearly always the best (table 2), it beats everything else."
+    "learner that wrongly stops early can even do better than this rule. `I_t=1` is not in the "
+    "paper; since the first arm is nearly always the best (table 2), it beats everything else."
 )
 
 
