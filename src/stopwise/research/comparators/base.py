@@ -1,4 +1,4 @@
-"""The base class of comparators, and the ground truth that they use."""
+"""Base class of comparators, and the ground truth that they use."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -18,8 +18,8 @@ from stopwise.research.environments.base import Batch
 class Truth(msgspec.Struct, frozen=True, eq=False):
     """The ground truth about a round, which is unknown in production.
 
-    ``label`` is the correct answer; ``optimal`` is i*, the deepest arm with minimum expected total
-    loss; ``disagreement`` has p_ij(x) in its upper triangle.
+    ``label`` is the right answer. ``optimal`` is i*, the deepest arm with the minimum expected
+    total loss. ``disagreement`` contains p_ij(x) in its upper triangle.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class Comparator(ABC):
     Not a `Policy`, because live traffic has no ground truth.
     """
 
-    name: ClassVar[str]  # for `PolicySpec`
+    name: ClassVar[str]  # key in ``COMPARATORS``
 
     def __init__(self, cascade: Cascade) -> None:
         self.cascade = cascade

@@ -34,8 +34,8 @@ class Supervised(Comparator):
         γ̂_i(x) = μ(φᵀθ̂_i), with bounds μ(φᵀθ̂_i ± α‖φ‖_{V_i⁻¹})
         stop at the first arm i with   C_j − C_i > UCB(γ_i) − LCB(γ_j)   for all j > i
 
-    The parameters are those of `USSPD`, with one model per arm ("was it wrong?") instead of one per
-    pair.
+    The parameters are those of `USSPD`. There is one model per arm ("was it wrong?") instead of one
+    per pair.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class Supervised(Comparator):
     # -- one round ----------------------------------------------------------------------------
 
     def decide(self, x: ArrayLike) -> Decision:
-        """Return the stop for context ``x``; does not learn."""
+        """Return the stop for context ``x``; learn nothing."""
         trace = self.learner.decide(self.features.engine_input(x))
         assert trace is not None  # contexts are validated above
         stop, rule_stop = trace.stop, trace.rule_stop
@@ -144,9 +144,10 @@ class Supervised(Comparator):
         labels: ArrayLike | None = None,
         progress: Progress = no_progress,
     ) -> Ints:
-        """Play rounds with labels, learning from the arms up to each stop; return the stops.
+        """Play rounds, learning from labels which arms up to each stop were right.
 
-        ``labels`` has the correct answer of each round, in the same form as ``outputs`` (n, K).
+        ``labels`` contains the right answer in each round, in the same form as ``outputs`` (n, K).
+        Returns the stops.
         """
         if outputs is None or labels is None:
             raise TruthRequiredError(
@@ -191,7 +192,7 @@ class Supervised(Comparator):
         return self.learner.effort
 
     def theta(self, arm: int) -> Floats | None:
-        """Return θ̂_i, the estimate of an arm, or None if it has not converged."""
+        """Return θ̂_i, the estimate for an arm, or None if it has not converged."""
         return self.learner.theta(self.cascade.index(arm))
 
     def state(self) -> dict[str, NDArray[Any]]:

@@ -1,1 +1,1 @@
-"""Environments: simulated contexts, outputs of the arms, and their ground truth."""
+"""Environments: simulated contexts and outputs with their ground truth."""

@@ -1,4 +1,4 @@
-"""The base class of environments, and the batches that they draw."""
+"""Base class of environments, and the batches of rounds that they draw."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -23,11 +23,11 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     margins : ndarray of shape (n,)
         ξ(x), the margin of weak dominance (see `dominance_margins`).
     outputs : ndarray of shape (n, K) or None
-        The output of every arm; a policy sees those up to its stop.
+        The output of every arm; a policy sees only those up to its stop.
     differ : ndarray of shape (n, K(K−1)/2) or None
         Whether each pair disagrees; used if there are no outputs.
     labels : ndarray of shape (n,) or None
-        The correct answers.
+        The right answers.
     error_rates : ndarray of shape (n, K) or None
         γ_i(x).
     """
@@ -59,4 +59,4 @@ class Environment(ABC):
 
     @abstractmethod
     def sample(self, rounds: int, random: np.random.Generator) -> Batch:
-        """Draw rounds; ``random`` is the only source of randomness."""
+        """Draw ``rounds`` rounds, with ``random`` as the only source of randomness."""

@@ -1,4 +1,4 @@
-"""Environments whose arms answer 0 or 1 independently, with known probabilities."""
+"""Environments whose arms independently answer 0 or 1 with known probabilities."""
 
 from abc import abstractmethod
 from typing import ClassVar
@@ -29,7 +29,7 @@ class BinaryArms(Environment):
 
     @abstractmethod
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Draw contexts and return them with the probabilities of the answer 1.
+        """Draw contexts; return them with the probabilities that arms and labels are 1.
 
         Returns
         -------
@@ -37,11 +37,11 @@ class BinaryArms(Environment):
         arm_probabilities : ndarray of shape (rounds, K)
             a_i(x), the probability that each arm answers 1.
         label_probability : ndarray of shape (rounds,)
-            y(x), the probability that the label is 1; 0 or 1 for a certain label.
+            y(x), the probability that the label is 1; use 0 or 1 for deterministic labels.
         """
 
     def sample(self, rounds: int, random: np.random.Generator) -> Batch:
-        """Draw rounds: contexts, then all answers, then the labels."""
+        """Draw rounds: first contexts, then all answers, then labels."""
         contexts, arm_probabilities, label_probability = self.draw(rounds, random)
         self._check(rounds, contexts, arm_probabilities, label_probability)
         y = label_probability[:, None]
@@ -113,6 +113,6 @@ class LogisticArms(BinaryArms):
         self.context_dim = self._arms.shape[1] - 1
 
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Draw contexts and return them with the probabilities of the answer 1."""
+        """Draw contexts; return them with the probabilities that arms and labels are 1."""
         x = random.uniform(-1.0, 1.0, (rounds, self.context_dim))
         return x, predict_logistic(x, self._arms), predict_logistic(x, self._label[None, :])[:, 0]

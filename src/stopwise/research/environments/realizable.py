@@ -1,4 +1,4 @@
-"""The realizable setting: the disagreement of every pair is exactly logistic in the features."""
+"""The realizable setting: every pair's disagreement is exactly logistic in the features."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ class Realizable(Environment):
     ----------
     theta : mapping or sequence
         ``{(i, j): θ_ij}`` for every pair of arms, or the θ_ij in the order of
-        ``cascade.pairs()``; each has one number per feature.
+        ``cascade.pairs()``; each θ_ij has one number per feature.
     degree : int, optional
         The degree of the polynomial features.
     margin : float
@@ -87,7 +87,7 @@ class Realizable(Environment):
                 )
 
     def sample(self, rounds: int, random: np.random.Generator) -> Batch:
-        """Draw rounds: contexts until enough are accepted, then all outputs."""
+        """Draw contexts until enough have been accepted, then draw all outputs."""
         accepted = list(self._accepted(rounds, random))
         x, p = (np.concatenate(part)[:rounds] for part in zip(*accepted, strict=True))
         table = self._table(p)

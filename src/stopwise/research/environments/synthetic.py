@@ -12,8 +12,8 @@ from stopwise.features import Polynomial
 from stopwise.research.environments.binary_arms import BinaryArms
 from stopwise.research.environments.training import fit_logistic, predict_logistic
 
-# The paper does not give C or the seed of its data. This C reproduces its four fractions of weakly
-# dominant contexts. The seed is the first of 0, 1, 2, … for which all contexts of instances 2 to 4
+# The paper gives neither C nor the seed of its data. This C reproduces its four fractions of weakly
+# dominant contexts. The seed is the first of 0, 1, 2, … for which all contexts in instances 2 to 4
 # are weakly dominant, as in the paper.
 PAPER_C = (1e-4, 1e-2, 1e2, 1e7, 1e-3)
 PAPER_DATA_SEED = 1
@@ -58,7 +58,7 @@ class Synthetic(BinaryArms):
         self._arm_probabilities = predict_logistic(phi, self.weights)
 
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Draw contexts and return them with the probabilities of the answer 1."""
+        """Draw contexts; return them with the probabilities that arms and labels are 1."""
         n = len(self._contexts)
         passes = [random.permutation(n) for _ in range(-(-rounds // n))]
         rows = np.concatenate([np.empty(0, dtype=np.int64), *passes])[:rounds]

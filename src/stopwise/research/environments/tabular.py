@@ -13,8 +13,8 @@ from stopwise.research.data import load_table
 from stopwise.research.environments.binary_arms import BinaryArms
 from stopwise.research.environments.training import checked_table, fit_logistic, predict_logistic
 
-# The paper does not say how its arms were regularised. With these values the fractions of weakly
-# dominant contexts are within 0.0024 and 0.0042 of the printed ones (`benchmarks/arms.py`).
+# The paper does not say how its arms were regularised. With these values, the fractions of weakly
+# dominant contexts are within 0.0024 and 0.0042 of those in the paper (`benchmarks/arms.py`).
 PIMA_C = (1.5, 0.4, 0.4)
 HEART_C = (1.01, 1.91, 2.0)
 
@@ -28,7 +28,7 @@ class Tabular(BinaryArms):
     Parameters
     ----------
     X : array_like of shape (n, d)
-        The table, scaled as policies should see it, for example by `standardised`.
+        The table, scaled for policies, for example by `standardised`.
     y : array_like of shape (n,)
         The labels, 0 or 1.
     columns_per_arm : sequence of int
@@ -67,7 +67,7 @@ class Tabular(BinaryArms):
             integer("columns_per_arm", k, least=1, most=self.context_dim)
             for k in vector("columns_per_arm", columns_per_arm, size=cascade.n_arms)
         ]
-        # One row (w, b) per arm, with weight 0 for the columns that it does not see.
+        # One row (w, b) per arm, with weight 0 for columns that the arm does not see.
         self.weights = np.zeros((cascade.n_arms, self.context_dim + 1))
         for arm, c in enumerate(vector("C", C, size=cascade.n_arms)):
             n_columns = columns[arm]
@@ -77,16 +77,16 @@ class Tabular(BinaryArms):
         self._arm_probabilities = predict_logistic(self._contexts, self.weights)
 
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Return contexts in order, with the probabilities of the answer 1."""
+        """Return contexts in order, with the probabilities that arms and labels are 1."""
         rows = np.arange(rounds) % len(self._contexts)
         return self._contexts[rows], self._arm_probabilities[rows], self._labels[rows]
 
 
 class Pima(Tabular):
-    """The paper's diabetes cascade: 768 rows, three arms that see 6, 7 and 8 columns.
+    """The paper's diabetes cascade: 768 rows and three arms, which see 6, 7 and 8 columns.
 
     Arm 0 sees the profile: pregnancies, blood pressure, skin thickness, body mass, pedigree and
-    age. Arm 1 also sees glucose, arm 2 also insulin. Columns are `standardised`.
+    age. Arm 1 also sees glucose, and arm 2 also insulin. Columns are `standardised`.
 
     Examples
     --------

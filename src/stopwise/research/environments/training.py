@@ -7,11 +7,12 @@ from stopwise import checks
 from stopwise.arrays import Floats, Ints
 from stopwise.errors import InvalidParameterError
 
-# Bound on the norm of the gradient (times C if C < 1), unless rounding error is larger.
+# Bound on the gradient's norm (times C if C < 1), unless the rounding error is larger.
 TOLERANCE = 1e-10
 # Newton's method takes about 10 steps, or about 2·ln C if the classes are separable.
 MAX_STEPS = 500
-# Minimum share of the linearly predicted decrease in a line search (Armijo's rule, usual value).
+# Minimum share of the linearly predicted decrease in a line search (the usual value in Armijo's
+# rule).
 ARMIJO = 1e-4
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -24,7 +25,7 @@ def predict_logistic(x: Floats, weights: Floats) -> Floats:
     >>> predict_logistic(np.array([[0.0], [2.0]]), np.array([[1.0, 0.0]])).round(3).tolist()
     [[0.5], [0.881]]
     """
-    # tanh does not overflow
+    # unlike exp, tanh does not overflow
     z = x @ weights[:, :-1].T + weights[:, -1]
     return 0.5 * (1.0 + np.tanh(0.5 * z))
 
@@ -69,7 +70,7 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, C: float = 1.0, intercept: bool = T
 
 
 def checked_table(X: ArrayLike, y: ArrayLike) -> tuple[Floats, Ints]:
-    """Return copies of a table of finite numbers and its labels, which must be 0 or 1."""
+    """Return copies of a table and its labels; raise unless they are finite and 0 or 1."""
     table = checks.table("X", X).copy()
     labels = checks.numbers("y", y)
     if labels.shape != (len(table),):
@@ -110,8 +111,9 @@ def _minimise(rows: Floats, sign: Floats, C: float, penalty: Floats) -> Floats:
             step: Floats = np.linalg.solve(hessian, -gradient).astype(np.float64, copy=False)
         except np.linalg.LinAlgError:
             break
-        # As |μ''| ≤ μ', a Newton step that moves no margin by more than ½ decreases the loss by at
-        # least 0.4λ², λ² = −gradient·step. A line search would then only compare rounding errors.
+        # Because |μ''| ≤ μ', a Newton step that moves no margin by more than ½ decreases the loss
+        # by at least 0.4λ², where λ² = −gradient·step. A line search would then only compare
+        # rounding errors.
         length = 1.0
         current = loss(w)
         required = ARMIJO * float(gradient @ step)

@@ -1,4 +1,4 @@
-"""Campaigns: execute the missing runs of several experiments in parallel, resumably."""
+"""Campaigns: execute the missing runs of several experiments in parallel and resumably."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -59,7 +59,7 @@ def run_campaign(
     progress("running", done, total)
     if done == total:
         return
-    # Close the generator as soon as anything fails, not when it is garbage-collected.
+    # Close the generator as soon as anything fails, not only when it is garbage-collected.
     with closing(executor.run(run_task, tasks(missing, executor.runs_per_task))) as results:
         for spec, traces in results:
             store.put(spec, traces)
@@ -68,7 +68,7 @@ def run_campaign(
 
 
 def tasks(missing: Mapping[ExperimentSpec, Sequence[int]], most: int = 10) -> list[Task]:
-    """Split runs into tasks, interleaving experiments so that early results cover all of them."""
+    """Split runs into tasks; interleave experiments, so that early results cover all of them."""
     size = min(most, max(1, sum(map(len, missing.values())) // TASKS))
     chunks = [
         (start, spec, tuple(seeds[start : start + size]))
@@ -79,7 +79,7 @@ def tasks(missing: Mapping[ExperimentSpec, Sequence[int]], most: int = 10) -> li
 
 
 def run_task(spec: ExperimentSpec, seeds: tuple[int, ...], stop: Event | None = None) -> Result:
-    """Execute the runs of a task; raise CancelledError once ``stop`` is set."""
+    """Execute a task's runs; raise CancelledError once ``stop`` is set."""
 
     def progress(stage: str, done: int, total: int) -> None:
         if stop is not None and stop.is_set() and done < total:

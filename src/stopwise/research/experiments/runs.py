@@ -1,4 +1,4 @@
-"""Execution of single runs, which are pure functions of a spec and a seed."""
+"""Execute single runs, each of which is a pure function of a spec and a seed."""
 
 from functools import lru_cache
 from threading import Lock
@@ -14,21 +14,21 @@ from stopwise.research.environments.base import Batch, Environment
 from stopwise.research.experiments.simulate import measure
 from stopwise.research.experiments.spec import EnvironmentSpec, ExperimentSpec, environment_rng
 
-# Batches of longer runs are not cached: 32 batches of a million rounds, at some hundred bytes per
-# round, would take gigabytes, and drawing them is fast compared with playing (heuristic).
+# Batches of longer runs are not cached. At some hundred bytes per round, 32 batches of a million
+# rounds would take gigabytes, and drawing them is fast compared with playing (heuristic).
 CACHED_ROUNDS = 10_000
 
 
 class Trace(msgspec.Struct, frozen=True, eq=False):
     """The stored curves of a run, determined by its spec and seed."""
 
-    key: str  # of the spec
-    seed: int  # key and seed identify the run
-    rounds: Ints  # (n,): the checkpoints t of the curves, counted from 1; the last is T
+    key: str  # the spec's key, which identifies the run together with the seed
+    seed: int
+    rounds: Ints  # (n,): checkpoints t of the curves, counted from 1; the last is T
     regret: Floats  # (n,): 𝔑_t; without error rates, the paper's upper bound Σ |C_I − C_i*| + p
     total_cost: Floats | None  # (n,): Σ (γ_I + C_I) up to t, if error rates are known
     undominated: Floats  # (n,): the part of 𝔑_t from contexts that are not weakly dominant
-    depths: Ints  # (K,): the number of rounds that stopped at each arm
+    depths: Ints  # (K,): number of rounds that stopped at each arm
     signed: Floats | None = None  # (n,): Σ [C_I − C_i* + p], if error rates are unknown
 
     def agrees(self, other: "Trace") -> bool:

@@ -1,4 +1,4 @@
-"""Simulation of one policy in one environment, with its regret."""
+"""Simulate one policy in one environment and measure its regret."""
 
 import msgspec
 import numpy as np
@@ -78,7 +78,7 @@ def simulate(
 
 
 def measure(policy: Policy | Comparator, batch: Batch, progress: Progress = no_progress) -> Run:
-    """Play a batch of rounds with a policy of the same cascade and measure its regret.
+    """Play a batch of rounds with a policy for the same cascade and measure its regret.
 
     Examples
     --------
@@ -111,5 +111,5 @@ def _play(policy: Policy | Comparator, batch: Batch, progress: Progress) -> Ints
     if batch.outputs is not None:
         return policy.run(batch.contexts, batch.outputs, progress=progress)
     if batch.differ is None:
-        raise InvalidParameterError("a Batch must have outputs or differ, got neither")
+        raise InvalidParameterError("a Batch must have outputs or differ, but has neither")
     return policy.run(batch.contexts, differ=batch.differ, progress=progress)

@@ -1,4 +1,4 @@
-"""Specs of environments, policies and experiments as plain values."""
+"""Specs: descriptions of environments, policies and experiments as plain values."""
 
 import hashlib
 import math
@@ -28,7 +28,7 @@ from stopwise.text import suggestion
 # are not mixed.
 FORMAT = 6
 
-# Arguments of a policy that the experiment provides.
+# Arguments of policies that the experiment provides.
 RESERVED = ("cascade", "features", "context_dim", "seed")
 
 
@@ -47,9 +47,9 @@ class _Spec(msgspec.Struct, frozen=True, eq=False, forbid_unknown_fields=True):
 
 
 class EnvironmentSpec(_Spec, frozen=True, eq=False):
-    """An environment, by its name in ``ENVIRONMENTS``.
+    """An environment, identified by its name in ``ENVIRONMENTS``.
 
-    ``costs`` are the c_i of the arms; ``parameters`` are the environment's other arguments, as
+    ``costs`` contains the c_i of the arms, and ``parameters`` the environment's other arguments as
     plain JSON values.
 
     Examples
@@ -76,11 +76,11 @@ class EnvironmentSpec(_Spec, frozen=True, eq=False):
 class PolicySpec(_Spec, frozen=True, eq=False):
     """A policy by its name in ``POLICIES``, or a comparator by its name in ``COMPARATORS``.
 
-    Register custom policies in ``POLICIES`` (docs/own_policy.md).
+    Custom policies must be registered in ``POLICIES`` (docs/own_policy.md).
 
-    ``parameters`` are the policy's other arguments, as plain JSON values; the experiment provides
-    the cascade, ``context_dim`` and the seed. ``features`` is the ``to_spec()`` of a feature map,
-    or None for the policy's default.
+    ``parameters`` contains the policy's arguments as plain JSON values, except for the cascade,
+    ``context_dim`` and the seed, which the experiment provides. ``features`` is the result of a
+    feature map's ``to_spec()``, or None for the policy's default.
 
     Examples
     --------
@@ -98,9 +98,9 @@ class PolicySpec(_Spec, frozen=True, eq=False):
         force_setattr(self, "parameters", _plain(self.parameters))
         if reserved := [name for name in RESERVED if name in self.parameters]:
             raise InvalidParameterError(
-                f"parameters must not contain {reserved[0]!r}, which the experiment provides"
+                f"parameters must not contain {reserved[0]!r}, because the experiment provides it"
             )
-        if self.features is not None:  # raises for a custom function, which has no spec
+        if self.features is not None:  # raises for custom functions, which have no spec
             features = map_from_spec(_plain(self.features)).to_spec()
             force_setattr(self, "features", _plain(features))
 
@@ -130,10 +130,10 @@ class PolicySpec(_Spec, frozen=True, eq=False):
 
 
 class ExperimentSpec(_Spec, frozen=True, eq=False):
-    """A policy in an environment for T ``rounds``; with a seed, it defines a run.
+    """A policy that plays T ``rounds`` of an environment; spec and seed define a run.
 
-    The curves of a run are stored at ``checkpoints`` evenly spaced rounds, the last of which is T;
-    at most every round.
+    A run's curves are stored at ``checkpoints`` evenly spaced rounds, the last of which is T. If
+    there are fewer rounds than checkpoints, they are stored at every round.
 
     Examples
     --------
@@ -160,13 +160,13 @@ class ExperimentSpec(_Spec, frozen=True, eq=False):
 
     @property
     def key(self) -> str:
-        """The first 16 hex digits of a hash, equal for equal specs on any machine."""
+        """The first 16 hex digits of a hash; equal specs have equal keys on any machine."""
         content = canonical_json({"format": FORMAT, "spec": msgspec.to_builtins(self)})
         return hashlib.sha256(content).hexdigest()[:16]
 
     @property
     def checkpoint_rounds(self) -> Ints:
-        """The rounds, counted from 1, at which the curves of a run are stored."""
+        """The rounds, counted from 1, at which a run's curves are stored."""
         return np.arange(1, self.checkpoints + 1) * self.rounds // self.checkpoints
 
 
@@ -182,7 +182,7 @@ def policy_seed(seed: int) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """Return the canonical JSON form of a value: lists, not tuples; 1, not 1.0."""
+    """Return a value as canonical JSON values: lists instead of tuples, 1 instead of 1.0."""
     match value:
         case np.ndarray() | np.generic():
             return _plain(cast(Any, value).tolist())

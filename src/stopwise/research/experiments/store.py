@@ -1,4 +1,4 @@
-"""An append-only SQLite store of finished runs, identified by spec key and seed."""
+"""An append-only SQLite store of finished runs, which are identified by spec key and seed."""
 
 import sqlite3
 from collections.abc import Generator, Iterable
@@ -76,13 +76,13 @@ class RunStore(AbstractContextManager["RunStore"]):
                 self._db.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?)", row)
 
     def get(self, spec: ExperimentSpec) -> dict[int, Trace]:
-        """Return the runs of a spec by seed, in the order of seeds."""
+        """Return a spec's runs by seed, in ascending order of seeds."""
         with self._translated():
             query = "SELECT seed, trace FROM runs WHERE key = ? ORDER BY seed"
             return {seed: Trace.decode(b) for seed, b in self._db.execute(query, (spec.key,))}
 
     def missing(self, spec: ExperimentSpec, seeds: Iterable[int]) -> list[int]:
-        """Return the seeds whose runs are not stored, without duplicates, in the same order."""
+        """Return the seeds whose runs are not stored, in order and without duplicates."""
         with self._translated():
             rows = self._db.execute("SELECT seed FROM runs WHERE key = ?", (spec.key,))
             stored = {seed for (seed,) in rows}

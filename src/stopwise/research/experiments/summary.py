@@ -33,8 +33,8 @@ def paired_difference(
 ) -> Interval:
     """Return the mean of a − b over pairs, with its Student t interval.
 
-    Runs with the same seed play the same rounds, so their difference varies much less than either
-    value. Pass two sequences in the same order or two mappings by seed (see `finals`).
+    Runs with the same seed play the same rounds, so the difference varies much less than either
+    value. Pass two sequences in the same order, or two mappings by seed (see `finals`).
 
     Examples
     --------
@@ -57,12 +57,12 @@ def paired_difference(
 
 
 def finals(traces: Traces, measure: Measure = "regret") -> dict[int, float]:
-    """Return the last value of every run's curve, by seed."""
+    """Return the final value of each run's curve, by seed."""
     return {trace.seed: float(_curve(trace, measure)[-1]) for trace in _in_order(traces)}
 
 
 def curves(traces: Traces, measure: Measure = "regret", confidence: float = 0.95) -> Curve:
-    """Return the mean curve of runs of one experiment, with an interval at each stored round.
+    """Return the mean curve of an experiment's runs, with an interval at each stored round.
 
     The intervals are pointwise, not a simultaneous band for the entire curve.
 
@@ -79,7 +79,7 @@ def curves(traces: Traces, measure: Measure = "regret", confidence: float = 0.95
 
 
 def _in_order(traces: Traces) -> "list[Trace]":
-    """Sort by seed, so that sums do not depend on the order in which runs finished."""
+    """Return traces sorted by seed, so that sums do not depend on the order of completion."""
     if isinstance(traces, Mapping):
         traces = cast("Mapping[int, Trace]", traces).values()
     return sorted(traces, key=lambda trace: trace.seed)

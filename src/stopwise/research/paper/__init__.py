@@ -1,1 +1,1 @@
-"""The paper's experiments: one module for each table and figure, and the report on them."""
+"""The paper's experiments, with one module for each table and figure, and their report."""

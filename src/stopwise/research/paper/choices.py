@@ -10,7 +10,7 @@ from stopwise.research.environments.tabular import HEART_C, PIMA_C
 
 ROUNDS = 5000
 REPETITIONS = 100
-REALIZABLE_REPETITIONS = 500  # of USS-PD, the only policy in the paper's plots
+REALIZABLE_REPETITIONS = 500  # for USS-PD, the only policy in the paper's plots
 DELTA = 0.05
 SIGMA = 0.1
 DEGREE = 2
@@ -42,15 +42,15 @@ NEAR_GREEDY_FORCED_SHARE = 0.05
 REALIZABLE_MARGINS = {1: 0.015, 2: 0.0125, 3: 0.01}  # by case: decreasing, as in the caption
 LEVEL, SCALE, DROP, OWN, SPREAD = -1.9, 1.6, 0.6, 0.2, 0.03
 
-# For regret against ξ: costs of the last synthetic arm, margins of realizable contexts.
+# For the plot of regret against ξ: costs of the last synthetic arm, margins of realizable contexts.
 SWEPT_LAST_COSTS = (0.55, 0.6, 0.65, 0.7, 0.75, 0.8)
 SWEPT_MARGINS = (0.005, 0.015, 0.025, 0.035)
 
 
 def realizable_costs(n_arms: int, case: int) -> tuple[float, ...]:
-    """Return the c_i for the cumulative costs C_i of the captions.
+    """Return the costs c_i for the cumulative costs C_i in the captions.
 
-    In case j, C_i = 0.1 + (i − 1)(0.09 + (j − 1)·0.01), with 0.06 in place of 0.09 for five arms.
+    In case j, C_i = 0.1 + (i − 1)(0.09 + (j − 1)·0.01), with 0.06 instead of 0.09 for five arms.
     """
     step = {4: 0.09, 5: 0.06}[n_arms] + 0.01 * (case - 1)
     return (0.1,) + (step,) * (n_arms - 1)
@@ -108,9 +108,9 @@ CHOICES = (
     ),
     Choice(
         "κ",
-        f"{KAPPA}, the slope of μ at even odds.",
-        "The largest possible value, which gives the smallest radius α and favours the claims. "
-        "With any θ away from zero the true κ is smaller.",
+        f"{KAPPA}, the slope of μ at probability ½.",
+        "This is the largest possible value, which gives the smallest radius α and favours the "
+        "claims. Unless θ is zero, the true κ is smaller.",
     ),
     Choice(
         "m, the number of forced rounds",
@@ -122,8 +122,8 @@ CHOICES = (
     Choice(
         "Dependent monomials",
         "Omitted.",
-        "Squares of two-valued columns are affine in the columns (Heart: three of 91) and would "
-        "keep V singular.",
+        "The square of a two-valued column is an affine function of the column (on Heart, three of "
+        "91 monomials) and would keep V singular.",
     ),
     Choice(
         "Ridge penalty of the estimate",
@@ -133,9 +133,9 @@ CHOICES = (
     ),
     Choice(
         "λ and S of USS-PD-λI",
-        f"λ = {LAM:g}, S = {S:g}; only the first round is forced, as printed.",
-        "The paper gives no values; these are untuned. The true ‖θ‖ is larger, so the policy "
-        "explores less than the proof requires.",
+        f"λ = {LAM:g}, S = {S:g}; only the first round is forced, as in the paper.",
+        "The paper gives no values, and these were not tuned. The true ‖θ‖ is larger than S, so "
+        "the policy explores less than the proof requires.",
     ),
     Choice(
         "The “supervised” policy",

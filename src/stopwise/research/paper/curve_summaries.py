@@ -18,8 +18,9 @@ SECOND, LAST = FIFTHS[1], FIFTHS[4]
 CRITERION = (
     "A·log t + c·t with A, c ≥ 0 is fitted to the last four fifths of the rounds. The linear part "
     "is the share of c·t in the fitted increase over the last fifth, with a 95 % bootstrap "
-    f"interval over runs. Logarithmic: the interval contains 0 and lies below {SMALL:.0%}. "
-    f"Linear: it contains 100 % and lies above {LARGE:.0%}. Otherwise undecided at this horizon"
+    "interval over runs. Growth is logarithmic if the interval contains 0 and lies below "
+    f"{SMALL:.0%}, linear if it contains 100 % and lies above {LARGE:.0%}, and otherwise undecided "
+    "at this horizon"
 )
 
 

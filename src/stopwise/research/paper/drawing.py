@@ -39,7 +39,7 @@ BARS = 10  # error bars per curve
 def curve_grid(evidence: ClaimEvidence, measure: Measure, ylabel: str) -> Figure:
     """Draw every policy's curve in a grid of settings (rows) and instances (columns)."""
     rows, columns = len(NAMES), len(evidence.instances())
-    if columns == 1:  # a single instance: settings side by side
+    if columns == 1:  # with a single instance, settings are drawn side by side
         rows, columns = columns, rows
     figure = panels(rows, columns, width=3.1 if columns > 2 else 4.2)
     cells = [(setting, instance) for setting in NAMES for instance in evidence.instances()]
@@ -53,7 +53,7 @@ def curve_grid(evidence: ClaimEvidence, measure: Measure, ylabel: str) -> Figure
 
 
 def instance_panels(evidence: ClaimEvidence, ylabel: str, measure: Measure = "regret") -> Figure:
-    """Draw the regret of USS-PD on all instances, one panel per setting, as in the paper."""
+    """Draw USS-PD's regret on all instances, with one panel per setting, as in the paper."""
     figure = panels(1, len(NAMES), width=4.2, height=3.0)
     for axes, setting in zip(figure.axes, NAMES, strict=True):
         for k, instance in enumerate(evidence.instances()):
@@ -68,7 +68,7 @@ def instance_panels(evidence: ClaimEvidence, ylabel: str, measure: Measure = "re
 def points(
     axes: Axes, x: Sequence[float], values: Sequence[Interval], label: str, look: dict[str, Any]
 ) -> None:
-    """Draw means against x, with error bars."""
+    """Draw means with error bars against x."""
     means = np.array([v.value for v in values])
     margins = np.array([v.high - v.value if np.isfinite(v.high) else 0.0 for v in values])
     axes.errorbar(x, means, yerr=_error_bars(means, margins), label=label, capsize=2, **look)

@@ -12,11 +12,11 @@ from stopwise.research.experiments.summary import Measure, paired_difference
 from stopwise.research.paper import choices
 from stopwise.research.paper.settings import SETTINGS
 
-BOTH = ""  # the setting of a policy that does not depend on it
+BOTH = ""  # `setting` of policies that do not depend on the setting
 
 
 class Cell(NamedTuple):
-    """One curve of one panel: a policy on an instance, under a setting."""
+    """One curve in one panel: a policy on an instance, under a setting."""
 
     setting: str
     instance: str
@@ -59,7 +59,7 @@ class ClaimEvidence:
     ) -> list[float]:
         """Return each run's increase between two shares of its rounds; (0.8, 1) is the last fifth.
 
-        Values are in the order of the seeds, so those of two cells are paired.
+        Values are in the order of the seeds, so the values of two cells are paired.
         """
         values: list[float] = []
         for trace in self.traces(setting, instance, policy):
@@ -75,7 +75,7 @@ class ClaimEvidence:
         return mean_interval(self.added(setting, instance, policy, measure))
 
     def cost_per_round(self, setting: str, instance: str, policy: str) -> Interval:
-        """Return the mean total cost per round."""
+        """Return the total cost per round, averaged over runs."""
         rounds = int(self.traces(setting, instance, policy)[0].rounds[-1])
         return self.mean(setting, instance, policy, "total_cost") / rounds
 

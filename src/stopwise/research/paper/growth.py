@@ -21,7 +21,7 @@ SMALL, LARGE = 0.25, 0.75
 
 
 class Growth(NamedTuple):
-    """The fit A·ln t + c·t to a mean curve, and the linear share of its last fifth.
+    """The fit A·ln t + c·t to a mean curve, and the linear share in its last fifth.
 
     ``share`` is c·0.2T / (A·ln(1/0.8) + c·0.2T), with its 95 % interval.
     """
@@ -39,10 +39,10 @@ class Growth(NamedTuple):
 
 
 def fit_growth(rounds: Floats, curves: Floats) -> Growth | None:
-    """Fit A·ln t + c·t with A, c ≥ 0 to the mean of runs after the first fifth.
+    """Fit A·ln t + c·t with A, c ≥ 0 to the mean curve of several runs after the first fifth.
 
-    Least squares on the increments of the mean curve, so the level at the first fifth does not
-    matter. The interval is a percentile bootstrap over runs with a fixed seed.
+    Uses least squares on the mean curve's increments, so the level at the end of the first fifth
+    does not matter. The interval is a percentile bootstrap over runs with a fixed seed.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def fit_growth(rounds: Floats, curves: Floats) -> Growth | None:
     Returns
     -------
     Growth or None
-        None for fewer than 50 runs.
+        None if there are fewer than 50 runs.
 
     Examples
     --------
@@ -83,9 +83,9 @@ def fit_growth(rounds: Floats, curves: Floats) -> Growth | None:
 
 
 def _non_negative_least_squares(terms: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """Return the two coefficients ≥ 0 of each row of values.
+    """Fit two coefficients ≥ 0 to each row of values.
 
-    A coefficient that is negative in the unconstrained solution is zero in the constrained one.
+    If a coefficient is negative in the unconstrained solution, it is zero in the constrained one.
     """
     scale = np.linalg.norm(terms, axis=1)
     unit = terms / scale[:, None]

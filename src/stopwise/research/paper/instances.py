@@ -11,23 +11,23 @@ Costs = tuple[float, ...]
 
 
 def synthetic(costs: Costs) -> EnvironmentSpec:
-    """Return the synthetic data set with these costs."""
+    """Return the spec of the synthetic data set with these costs."""
     parameters = {"C": choices.SYNTHETIC_C, "data_seed": choices.SYNTHETIC_DATA_SEED}
     return EnvironmentSpec("synthetic", costs, parameters)
 
 
 def pima(costs: Costs) -> EnvironmentSpec:
-    """Return the diabetes data with these costs."""
+    """Return the spec of the diabetes data with these costs."""
     return EnvironmentSpec("pima", costs, {"C": choices.PIMA_C})
 
 
 def heart(costs: Costs) -> EnvironmentSpec:
-    """Return the heart disease data with these costs."""
+    """Return the spec of the heart disease data with these costs."""
     return EnvironmentSpec("heart", costs, {"C": choices.HEART_C})
 
 
 def realizable(n_arms: int, case: int, margin: float) -> EnvironmentSpec:
-    """Return a realizable instance, with θ from `choices` and costs from the captions."""
+    """Return the spec of a realizable instance, with θ from `choices` and the captions' costs."""
     monomials = Polynomial(choices.DEGREE).monomials(3)
     theta: list[list[float]] = []
     for i, j in combinations(range(n_arms), 2):

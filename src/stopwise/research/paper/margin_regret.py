@@ -30,17 +30,17 @@ FAMILIES: dict[str, Mapping[str, EnvironmentSpec]] = {
 # Possible reasons for regret that rises with ξ.
 WHY = {
     "synthetic": "A more expensive last arm makes every forced round more expensive. With little "
-    "exploration beyond the forced rounds, they cause most of the regret."
+    "exploration after the forced rounds, the forced rounds cause most of the regret."
 }
 SYMBOLS = {"synthetic": "ξ₅", "realizable": "ξ"}
 LABELS = {"synthetic": "ξ₅, margin of the fifth arm", "realizable": "ξ, margin of all arms"}
 
 
 def plotted_margin(environment: EnvironmentSpec) -> float:
-    """Return the x coordinate of an instance: ξ₅ if synthetic, the lower bound of ξ if realizable.
+    """Return an instance's x coordinate: ξ₅ if synthetic, the lower bound on ξ if realizable.
 
-    ξ_h = min over contexts with i* < h of C_h − C_i* − p_i*h (the paper's theorem on regret), and
-    ξ is the minimum over h.
+    ξ_h is the minimum of C_h − C_i* − p_i*h over contexts with i* < h (the paper's theorem on
+    regret), and ξ is the minimum of all ξ_h.
     """
     if environment.name == "realizable":
         return float(environment.parameters["margin"])

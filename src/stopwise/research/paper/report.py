@@ -1,4 +1,4 @@
-"""The report of a reproduction: an HTML page, figures, and tables as CSV and Parquet."""
+"""The report of a reproduction: an HTML page, figures, and tables in CSV and Parquet format."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ from stopwise.reporting.wording import plural
 from stopwise.research.paper.choices import Choice
 from stopwise.research.paper.section import FAILED, HELD, STRICT, UNDECIDED, Claim, Section, Verdict
 
-# Verdicts differ in text and sign as well as in colour.
+# Verdicts differ in text and sign, not only in colour.
 SIGNS: dict[Verdict, str] = {HELD: "✓", FAILED: "✗", UNDECIDED: "?"}
 CLASSES: dict[Verdict, str] = {HELD: "held", FAILED: "failed", UNDECIDED: "open"}
 
@@ -39,16 +39,16 @@ REPEAT = (
 )
 SUFFIXES = (".png", ".svg", ".csv", ".parquet")
 
-Facts: TypeAlias = tuple[tuple[str, str], ...]  # names and their text
-Row: TypeAlias = Mapping[str, str | float | int | None]  # of a file in numbers/
+Facts: TypeAlias = tuple[tuple[str, str], ...]  # pairs of a name and a text
+Row: TypeAlias = Mapping[str, str | float | int | None]  # a row of a file in numbers/
 
 
 class Report(msgspec.Struct, frozen=True):
     """The content of a report.
 
-    ``command`` reproduces the numbers; ``settings`` are names and explanations, in the order of
-    the verdict columns; ``scale`` is the number of rounds and repetitions; ``quick`` marks a run
-    with too few repetitions to decide every claim.
+    ``command`` reproduces the numbers. ``settings`` contains names and explanations, in the order
+    of the verdict columns. ``scale`` states the number of rounds and repetitions. ``quick`` is true
+    if there are too few repetitions to decide every claim.
     """
 
     title: str
@@ -70,7 +70,7 @@ def claims_by_setting(section: Section) -> list[dict[str, Claim]]:
 
 
 def tally(*sections: Section) -> dict[Verdict, int]:
-    """Count the verdicts."""
+    """Count how often each verdict occurs."""
     counts = Counter(claim.verdict for section in sections for claim in section.claims)
     return {verdict: counts[verdict] for verdict in SIGNS}
 
@@ -82,12 +82,12 @@ def headline(report: Report) -> str:
     tests = plural(sum(counts.values()), "test")
     return (
         f"Reproduced {exhibits} of the paper, with {tests} of its claims: {counts[HELD]} held, "
-        f"{counts[FAILED]} did not hold and {counts[UNDECIDED]} stayed undecided."
+        f"{counts[FAILED]} did not hold and {counts[UNDECIDED]} remained undecided."
     )
 
 
 def undecided_note(report: Report) -> str:
-    """Return why claims are undecided and how to decide them; empty if all are decided."""
+    """Explain why claims are undecided and how to decide them; empty if all are decided."""
     if not tally(*report.sections)[UNDECIDED]:
         return ""
     if report.quick:
@@ -162,9 +162,9 @@ def html(report: Report, drawn: dict[str, FigureFiles]) -> str:
 
 
 def number_files(name: str, table: Sequence[Row]) -> dict[str, bytes]:
-    r"""Return rows with the same columns as ``name.csv`` and ``name.parquet``.
+    r"""Convert rows with the same columns to the files ``name.csv`` and ``name.parquet``.
 
-    The same rows give the same bytes. Missing values are empty; floats are exact.
+    The same rows give the same bytes. Missing values are empty, and floats are exact.
     """
     text, parquet = io.StringIO(), io.BytesIO()
     writer = csv.DictWriter(text, table[0] if table else (), lineterminator="\n")
@@ -178,9 +178,9 @@ def number_files(name: str, table: Sequence[Row]) -> dict[str, bytes]:
 def table_rows(table: Table) -> list[Row]:
     """Return a table of the report in long form, one row per cell.
 
-    ``line`` is the index of the table's row and ``label`` its leading text cells; ``column`` is the
-    name of the column. Text is in ``text``; a number is in ``value``, with ``low``, ``high`` and
-    ``n`` if it is a mean.
+    ``line`` is the index of the table's row, ``label`` contains the row's leading text cells, and
+    ``column`` is the name of the column. A text is in ``text``; a number is in ``value``, with
+    ``low``, ``high`` and ``n`` if it is a mean.
     """
     rows: list[Row] = []
     for line, cells in enumerate(table.rows):
@@ -199,7 +199,7 @@ def table_rows(table: Table) -> list[Row]:
 
 
 def claim_rows(sections: Iterable[Section]) -> list[Row]:
-    """Return a row for every claim and its verdict."""
+    """Return one row per claim, with its verdict."""
     return [
         {"section": section.name, "where": section.where, **msgspec.structs.asdict(claim)}
         for section in sections

@@ -69,7 +69,7 @@ def reproduce(
     quick : bool
         Run only 3 repetitions. Growth is not tested, and many other claims stay undecided.
     only : sequence of str
-        Names from ``EXHIBITS``; all by default.
+        Names from ``EXHIBITS``; by default, all of them.
     executor, jobs, address
         As in `make_executor`.
     seed : int

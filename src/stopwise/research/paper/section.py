@@ -1,4 +1,4 @@
-"""Exhibits (tables and figures of the paper), their claims, and their sections of the report."""
+"""Exhibits (the paper's tables and figures), their claims, and their sections in the report."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
@@ -16,16 +16,16 @@ HELD: Verdict = "held"
 FAILED: Verdict = "did not hold"
 UNDECIDED: Verdict = "undecided"
 
-FEW = 20  # below this number of runs, verdicts use the STRICT interval (heuristic)
+FEW = 20  # with fewer runs, verdicts use the STRICT interval (heuristic)
 STRICT = 0.999
 
 
 class Claim(msgspec.Struct, frozen=True):
     """A claim of the paper and its verdict.
 
-    ``criterion`` describes the test, ``numbers`` the measurement, and ``why`` the reason if the
-    claim did not hold (`Exhibit.build` drops it for other verdicts). ``setting`` is empty for
-    claims that do not depend on it.
+    ``criterion`` describes the test, and ``numbers`` the measured values. ``why`` explains why the
+    claim did not hold (`Exhibit.build` drops it for other verdicts). ``setting`` is the name of the
+    parameter setting, or empty if the claim does not depend on it.
     """
 
     text: str
@@ -54,7 +54,7 @@ class Exhibit(msgspec.Struct, frozen=True):
     name: str  # for ``--only``
     title: str
     where: str  # such as "Figure 1a"
-    text: str  # of the section
+    text: str  # introduction of the section
     tables: Callable[[ClaimEvidence], Sequence[Table]]
     claims: Callable[[ClaimEvidence, str], Sequence[Claim]]  # called for each of ``settings``
     pictures: Callable[[ClaimEvidence], Sequence[Picture]] = lambda _: []

@@ -1,4 +1,4 @@
-"""Figure 1b: USS-PD and the same rule with labels, on synthetic instance 3."""
+"""Figure 1b: USS-PD and the same rule with labels on synthetic instance 3."""
 
 from functools import partial
 
@@ -49,9 +49,9 @@ EXHIBIT = Exhibit(
     "supervised",
     "With and without labels on synthetic instance 3",
     "Figure 1b",
-    "After each round the supervised learner sees which of the arms it ran were right, and its "
+    "After each round, the supervised learner is told which of the arms that ran were right. Its "
     "test uses differences of error rates instead of disagreement. The paper claims that USS-PD "
-    "comes close to it without labels.",
+    "comes close to the supervised learner without labels.",
     cells=lambda: cells_of(
         {INSTANCE: instances.synthetic(choices.SYNTHETIC_COSTS[INSTANCE])}, supervised=True
     ),

@@ -58,9 +58,9 @@ EXHIBIT = Exhibit(
     "synthetic-regret",
     "Regret on the synthetic instances",
     "Figure 1a",
-    "The instances differ in the cost of the last arm, whose answers are close to coin flips. In "
-    "instance 1 a few contexts are not weakly dominant. There the test always goes to the last "
-    "arm, even with the true probabilities (*clairvoyant*), and loses in every round.",
+    "The instances differ in the cost of the last arm, whose answers are nearly random. In "
+    "instance 1, a few contexts are not weakly dominant. In these, the test always goes to the "
+    "last arm, even with the true probabilities (*clairvoyant*), and loses in every round.",
     cells=lambda: cells_of({k: instances.synthetic(c) for k, c in choices.SYNTHETIC_COSTS.items()}),
     tables=lambda evidence: [
         final_table(evidence, "synthetic-final", f"Regret after {choices.ROUNDS:,} rounds"),

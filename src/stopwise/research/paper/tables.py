@@ -1,4 +1,4 @@
-"""Tables 1 and 2: costs of the instances and fractions of weakly dominant contexts."""
+"""Tables 1 and 2: the instances' costs and fractions of weakly dominant contexts."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from stopwise.research.theory.dominance import arm_margins
 
 
 class Family(NamedTuple):
-    """The instances of a data set, with the printed fractions and the tolerance of the claim."""
+    """The instances of a data set, with the paper's fractions and the tolerance of the claim."""
 
     table: str
     title: str
@@ -50,12 +50,12 @@ HEART = Family(
 
 
 def contexts_of(environment: EnvironmentSpec) -> Batch:
-    """Return the 5,000 contexts of the paper's runs, with their ground truth."""
+    """Return the 5,000 contexts of a run, with their ground truth."""
     return draw_batch(environment, choices.ROUNDS, seed=0)
 
 
 def margins_of(environment: EnvironmentSpec) -> tuple[float, float]:
-    """Return ξ and the ξ_h of the last arm."""
+    """Return ξ and ξ_K, the margin for the last arm."""
     batch = contexts_of(environment)
     cascade = build_environment(environment).cascade
     margins = arm_margins(cascade, batch.disagreement, batch.optimal)
@@ -108,9 +108,9 @@ def _optimal_table() -> Table:
 
 
 def _claim(family: Family) -> Claim:
-    """Test whether every fraction is within the tolerance of the printed one.
+    """Test whether every fraction is within the tolerance of the paper's fraction.
 
-    The regularisation of the arms was fitted to these fractions, so the claim is only that a fit
+    The arms' regularisation was fitted to these fractions, so the claim is only that such a fit
     exists.
     """
     fractions = list(zip(_fractions(family), family.printed, strict=True))

@@ -12,7 +12,7 @@ from stopwise.research.paper.drawing import curve_grid
 from stopwise.research.paper.evidence import ClaimEvidence, cells_of
 from stopwise.research.paper.section import FAILED, Claim, Exhibit, verdict
 
-# `I_t=1`, always the cheapest arm, is not in the paper.
+# `I_t=1`, which always stops at the cheapest arm, is not in the paper.
 BASELINES = {f"I_t={k + 1}": PolicySpec("fixed-depth", {"depth": k}) for k in range(3)}
 BASELINES["random"] = PolicySpec("random-depth")
 CLAIMED = ("I_t=3", "I_t=2", "random")

@@ -1,1 +1,1 @@
-"""Theory: optimal arms, regret, weak dominance, and the paper's bounds."""
+"""Theory: optimal arms, regret, weak dominance and the paper's bounds."""

@@ -1,8 +1,8 @@
-"""The paper's bounds on forced rounds and regret. Its radii α and β are in `stopwise.reference`.
+"""The paper's bounds on forced rounds and regret; the radii α and β are in `stopwise.reference`.
 
-Use the bounds for growth rates, not values: the paper gives no values for its universal constants
-C, C1 and C2 (1 by default), and two proofs have gaps (``docs/theory-regret.md``). The ranges of the
-arguments are not checked.
+Use the bounds for growth rates, not for values: the paper gives no values for its universal
+constants C, C1 and C2 (1 by default), and two proofs have gaps (``docs/theory-regret.md``). The
+ranges of arguments are not checked.
 """
 
 import math
@@ -28,15 +28,16 @@ def forced_rounds_bound(
     lam: float = 0.5,
     C: float = 1.0,
 ) -> float:
-    """Return the number of forced rounds until λ_min(V) ≥ 2λ for all pairs with high probability.
+    """Return how many forced rounds make λ_min(V) ≥ 2λ for all pairs with high probability.
 
         m = C·(d' + ln(K²/2δ))/λ_Σ² + 4λ/λ_Σ
 
-    With the default λ = ½ this is the paper's m for USS-PD (before Theorem 2), otherwise the m' of
-    USS-PD-λI (appendix). `USSPD` with ``forced_rounds="auto"`` checks λ_min(V) directly instead.
+    With the default λ = ½, this is the paper's m for USS-PD (before Theorem 2); with other values,
+    it is the m' of USS-PD-λI (appendix). `USSPD` with ``forced_rounds="auto"`` checks λ_min(V)
+    directly instead.
 
-    ``min_eigenvalue`` is λ_Σ, the smallest eigenvalue of E[Φ_ij(X)Φ_ij(X)ᵀ] over the pairs, at
-    most 1/d'. C is a universal constant of unknown value; 1 is a placeholder.
+    ``min_eigenvalue`` is λ_Σ, the smallest eigenvalue of E[Φ_ij(X)Φ_ij(X)ᵀ] over all pairs, which
+    is at most 1/d'. C is a universal constant whose value is unknown; 1 is a placeholder.
 
     Examples
     --------
@@ -44,13 +45,13 @@ def forced_rounds_bound(
     >>> round(forced_rounds_bound(**constants), 2)
     112.0
     """
-    # The paper prints d and k in places where d' and K are meant.
+    # In some places, the paper has d and k where d' and K are meant.
     rounds = C * (n_features + _union(n_arms, delta)) / min_eigenvalue**2
     return rounds + 4.0 * lam / min_eigenvalue
 
 
 def largest_regret(cascade: Cascade, error_rates: ArrayLike) -> float:
-    """Return R_max, the largest regret of a single round over all arms and these contexts.
+    """Return R_max, the largest regret of any arm in any of these contexts.
 
         R_max = max_{i, x} [C_i + γ_i(x) − (C_i* + γ_i*(x))]      (the paper, before Theorem 2)
 
@@ -88,10 +89,11 @@ def regret_bound(
 
         R_max·[m + Σ_{h=2..K} (((C₁√d' + C₂√ln(K²/2δ))/λ_Σ)² + 8/λ_Σ·(k_μ·radius_T/ξ_h)²)]
 
-    Claimed with probability at least 1 − 2δ under contextual weak dominance (Theorem 2; appendix).
-    The radius is α or, with λI, β; k_μ = ¼ is the maximum slope of μ. This is the form derived in
-    the proofs, which differs from the printed one (``docs/theory-regret.md``). The proofs have
-    gaps: use the bound for growth rates, not values.
+    The paper claims that it holds with probability at least 1 − 2δ under contextual weak dominance
+    (Theorem 2; appendix). The radius is α, or β with λI; k_μ = ¼ is the maximum slope of μ. This is
+    the form derived in the proofs, which differs from the one in the theorem
+    (``docs/theory-regret.md``). The proofs have gaps, so use the bound for growth rates, not for
+    values.
 
     Parameters
     ----------
@@ -105,9 +107,9 @@ def regret_bound(
         ξ for all arms, or ξ_h for h = 2 … K, as returned by `arm_margins`.
         Must be positive; infinite for an arm that is never deeper than the best.
     R_max : float
-        The largest regret of a round (see `largest_regret`).
+        The largest possible regret of a round (see `largest_regret`).
     C1, C2 : float
-        Universal constants of unknown value.
+        Universal constants whose values are unknown.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """Weak dominance: the conditions under which disagreement identifies the best arm.
 
-In this module ``disagreement`` is an (n, K, K) array of p_ij(x), one table per context, of which
-only the upper triangle is used; ``optimal`` holds i*(x), as returned by `optimal_arms`. Margins
-within rounding of zero count as zero, as in `optimal_arms`.
+Throughout this module, ``disagreement`` is an (n, K, K) array that contains one table of p_ij(x)
+per context; only the upper triangles are used. ``optimal`` contains the best arm i*(x) of each
+context, as returned by `optimal_arms`. Margins that differ from zero only by rounding count as
+zero, as in `optimal_arms`.
 """
 
 import numpy as np
@@ -16,7 +17,7 @@ from stopwise.research.theory.regret import TIE
 
 
 def dominance_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> Floats:
-    """Return ξ(x), the minimum margin of the best arm over deeper arms, for every context.
+    """Return ξ(x) for every context, the best arm's minimum margin over deeper arms.
 
         ξ(x) = min_{j > i*} (C_j − C_i* − p_{i*j}(x))        (the paper, equation for ξ(x))
 
@@ -33,7 +34,7 @@ def dominance_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayL
 
 
 def arm_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> Floats:
-    """Return ξ_h for h = 1 … K−1, the minimum margin of a shallower best arm over arm h.
+    """Return ξ_h for h = 1 … K−1, the minimum margin over arm h where the best arm is shallower.
 
         ξ_h = min over contexts with i* < h of (C_h − C_i* − p_{i*h}(x))     (the paper, Theorem 2)
 
@@ -108,18 +109,19 @@ def can_be_optimal(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike
 
 
 def _margins(cascade: Cascade, disagreement: ArrayLike) -> Floats:
-    """Return C_j − C_i − p_ij of every context and pair i < j, with ties exactly zero."""
+    """Return C_j − C_i − p_ij for every context and pair i < j, with ties exactly zero."""
     tables = np.asarray(disagreement, dtype=np.float64)
     k = cascade.n_arms
     if tables.ndim != 3 or tables.shape[1:] != (k, k):
         raise InvalidParameterError(
-            f"disagreement must have shape (n, {k}, {k}), one table per context, got {tables.shape}"
+            f"disagreement must have shape (n, {k}, {k}), one table per context, got shape "
+            f"{tables.shape}"
         )
     tables = np.triu(tables, 1)
-    if not ((tables >= -TIE) & (tables <= 1 + TIE)).all():  # sums of products may round above 1
+    if not ((tables >= -TIE) & (tables <= 1 + TIE)).all():  # by rounding, p may exceed 1
         raise InvalidParameterError(
-            f"disagreement must be probabilities in [0, 1], got values from {tables.min():g} to "
-            f"{tables.max():g}"
+            f"disagreement must contain probabilities in [0, 1], got values from "
+            f"{tables.min():g} to {tables.max():g}"
         )
     margins = cascade.gaps - tables
     margins[np.abs(margins) <= TIE] = 0.0
@@ -127,7 +129,7 @@ def _margins(cascade: Cascade, disagreement: ArrayLike) -> Floats:
 
 
 def _margins_of_optimal(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> Floats:
-    """Return (n, K): C_j − C_i* − p_{i*j} where j > i*, infinity elsewhere."""
+    """Return C_j − C_i* − p_{i*j}, of shape (n, K); infinity where j ≤ i*."""
     margins = _margins(cascade, disagreement)
     best = _checked_arms(cascade, optimal, len(margins))
     deeper = np.arange(cascade.n_arms) > best[:, None]

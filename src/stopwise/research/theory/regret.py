@@ -8,13 +8,13 @@ from numpy.typing import ArrayLike, NDArray
 from stopwise.arrays import Floats, Ints
 from stopwise.cascade import Cascade
 
-TIE = 1e-12  # losses this close are equal up to rounding
+TIE = 1e-12  # losses that differ by at most this are considered equal
 
 
 def optimal_arms(cascade: Cascade, error_rates: ArrayLike) -> Ints:
     """Return i* = max argmin_i (γ_i(x) + C_i) for every row of error rates.
 
-    Ties go to the deepest arm, the paper's risk-averse choice.
+    In a tie, the deepest arm is optimal, as in the paper ("risk-averse").
 
     Examples
     --------
@@ -37,7 +37,7 @@ def regret(cascade: Cascade, error_rates: ArrayLike, stops: ArrayLike) -> Floats
     losses = np.asarray(error_rates, dtype=np.float64) + cascade.cumulative
     rounds = np.arange(len(losses))
     best = optimal_arms(cascade, error_rates)
-    # a tie within rounding may give a difference of about −1e-13
+    # for a tie, rounding may give a difference of about −1e-13
     return np.maximum(losses[rounds, np.asarray(stops)] - losses[rounds, best], 0.0)
 
 

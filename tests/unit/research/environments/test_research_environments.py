@@ -53,7 +53,10 @@ def tabular(columns: Any) -> research.Environment:
             lambda: research.Realizable(THREE, {(0, 1): [1.0], (0, 2): [1.0]}),
             "one vector for each of the pairs",
         ),
-        (lambda: research.Realizable(THREE, [[1.0, 0.0], [1.0], [1.0]]), "theta must be"),
+        (
+            lambda: research.Realizable(THREE, [[1.0, 0.0], [1.0], [1.0]]),
+            "theta must contain only numbers",
+        ),
         (lambda: research.Realizable(TWO, [[0.0, np.nan]]), "finite"),
         (
             lambda: research.Realizable(TWO, [[1.0] * 5], degree=2),
@@ -73,7 +76,7 @@ def tabular(columns: Any) -> research.Environment:
             lambda: fit_logistic([[1.0], [2.0]], [0, 2]),
             "y must contain only 0 and 1, got 2 in row 1",
         ),
-        (lambda: fit_logistic([[1.0], [np.nan]], [0, 1]), "row 1, column 0 is nan"),
+        (lambda: fit_logistic([[1.0], [np.nan]], [0, 1]), "got nan in row 1, column 0"),
         (lambda: fit_logistic([[1.0], [2.0]], [0, 1, 1]), "y must have 2 labels"),
         (lambda: fit_logistic([[1.0], [2.0]], [0, 1], C=0.0), "C must be"),
         (lambda: drawing([[0], [0]], [[0, 1]], [1]), r"contexts of shape \(1, 1\)"),

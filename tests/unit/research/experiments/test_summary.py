@@ -32,7 +32,7 @@ def test_paired_difference_matches_scipy_and_pairs_by_seed() -> None:
         ({0: 1.0, 1: 2.0}, {0: 1.0, 2: 2.0}, "only one of them has a value for 1"),
         ([1.0, 2.0], [1.0], "only one of them has a value for 1"),
         ({0: 1.0}, [1.0], "both"),
-        ({}, {}, "at least one value"),
+        ({}, {}, "must not be empty"),
     ],
 )
 def test_unpaired_values_are_rejected(a: Any, b: Any, message: str) -> None:

@@ -93,7 +93,7 @@ def test_page_contains_all_content_escaped(page: Reader) -> None:
 def test_headline_leads_with_the_reproduced_results() -> None:
     assert headline(REPORT) == (
         "Reproduced 2 tables and figures of the paper, with 5 tests of its claims: 3 held, "
-        "1 did not hold and 1 stayed undecided."
+        "1 did not hold and 1 remained undecided."
     )
 
 
