@@ -238,7 +238,8 @@ def test_a_policy_without_labels_rejects_them() -> None:
     with pytest.raises(sw.errors.LabelsNotSupportedError, match="Shallow does not learn"):
         policy.label(current, 1)
     with pytest.raises(
-        sw.errors.InvalidParameterError, match="Shallow requests no labels; use USSLaplace"
+        sw.errors.InvalidParameterError,
+        match="this Shallow does not request labels; use USSLaplace",
     ):
         policy.run(BATCH.contexts, OUTPUTS, labels=LABELS)
 
@@ -248,7 +249,9 @@ def test_a_registered_policy_is_saved_and_loaded(
 ) -> None:
     policy, path = Averaging(CASCADE, sw.Polynomial(1), explore=0.3), tmp_path / "policy"
     by_decide_and_observe(policy)
-    with pytest.raises(sw.errors.PersistenceError, match="not registered as 'averaging'"):
+    with pytest.raises(
+        sw.errors.PersistenceError, match="not registered under the name 'averaging'"
+    ):
         policy.save(path)
     monkeypatch.setitem(sw.POLICIES, "averaging", Averaging)
     policy.save(path)

@@ -30,7 +30,7 @@ class ParameterSetting(msgspec.Struct, frozen=True):
     forced_share: float
 
     def features(self, environment: EnvironmentSpec) -> Polynomial:
-        """Return the features for an environment, chosen from its contexts only."""
+        """Return the features for an environment; outcomes do not influence their degree."""
         return _features(environment, self.forced_share)
 
     def policies(
