@@ -16,16 +16,16 @@ def _probability(upper: float) -> str:
 
 
 class PairEvidence(msgspec.Struct, frozen=True):
-    """One of a decision's comparisons: whether continuing from one arm to another may pay off.
+    """A comparison of two arms for a decision: whether continuing to the deeper arm may pay off.
 
     Attributes
     ----------
     first, second, gap : int, int, float
-        The arms i < j, and C_j − C_i, the additional cost of continuing from i to j.
+        The arms i < j, and the gap C_j − C_i, the additional cost of continuing from i to j.
     disagreement, disagreement_ucb : float
         p̂_ij(x), the estimated probability that the arms' outputs differ, and p̃_ij(x), its upper
-        bound, which the rule compares. For `USSAnchor` and `research.Supervised`, these are
-        differences of disagreement or error rates.
+        bound, which the rule compares with the gap. For `USSAnchor`, both are differences in
+        disagreement rates; for `research.Supervised`, differences in error rates.
     gap_won : bool
         Whether continuing costs more than it could correct (gap > p̃·gain), either directly or
         ``through`` an intermediate arm.
@@ -34,9 +34,9 @@ class PairEvidence(msgspec.Struct, frozen=True):
         ``first`` when they disagree; 1 without labels.
     through : int or None
         The intermediate arm k if the gap won only transitively, because neither i → k nor k → j is
-        worth its cost.
+        worth its cost; otherwise None.
     response : float
-        The share of this pair's requested labels that arrived, if missing labels increase the gain;
+        If missing labels increase the gain, the share of the pair's requested labels that arrived;
         otherwise 1.
 
     Examples
@@ -133,7 +133,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def rule_stop(self) -> int:
-        """The rule's own stop, which is before ``stop`` if exploration continued the round."""
+        """The stop decided by the rule; less than ``stop`` if exploration continued the round."""
         return self.stop if self.explored_from is None else self.explored_from
 
     @property
@@ -204,13 +204,13 @@ class Round(msgspec.Struct, frozen=True):
     context : tuple of float
         The initial context followed by the revealed values.
     outputs, answers : tuple
-        For each arm that answered, the canonical output, which is compared, and the original
-        answer.
+        For each arm that answered: the canonical output, with which arms are compared, and the
+        original answer.
     stop : int or None
         The last arm that answered; None if no arm did.
     rule_stop : int
-        The rule's own stop. It differs from ``stop`` if exploration continued the round to the last
-        arm, or if a stage failed.
+        The stop decided by the rule. It differs from ``stop`` if exploration continued the round to
+        the last arm, or if a stage failed.
     costs : tuple of float or None
         The actual cost of each call, if the stages report it.
     failure : Failure or None
@@ -253,7 +253,7 @@ class RecordedRounds(msgspec.Struct, frozen=True, eq=False):
     answered : ndarray of int64, shape (n,)
         The number of arms that answered; they are the first arms of the cascade.
     failed : ndarray of bool, shape (n,)
-        Whether the next arm was called and failed.
+        Whether the arm after those that answered was called and failed.
     right : ndarray of bool, shape (n, K), or None
         Whether each arm was right, for policies that learn from labels; only rounds in ``labelled``
         are read.
@@ -313,7 +313,7 @@ class Observation(msgspec.Struct, frozen=True, eq=False):
     context : array_like or None
         The initial context followed by the revealed values; None for a context-free policy.
     stop, rule_stop : int
-        The last arm that answered, and the rule's own stop.
+        The last arm that answered, and the stop decided by the rule.
     differ : ndarray of bool, shape (stop + 1, stop + 1)
         ``differ[i, j]`` is whether arms i < j disagreed.
     """

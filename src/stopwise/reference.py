@@ -1,4 +1,4 @@
-"""Reference implementation of USS-PD and USS-PD-λI in plain numpy, which solves every regression.
+"""Reference implementation of USS-PD and USS-PD-λI in plain numpy, without the engine's shortcuts.
 
 Line numbers refer to the paper's pseudocode. The engine makes the same decisions faster and shares
 no code with this module; tests compare the two. Arms are numbered from 0. Instead of a context x,
@@ -27,11 +27,11 @@ def sigmoid(z: Array) -> Array:
 
 
 def estimate(rows: Array, disagreed: Array, ridge: float, start: Array) -> Array:
-    """Solve Σ_s (d_s − μ(φ_sᵀθ̂))·φ_s = ridge·θ̂, the paper's estimating equation for ridge → 0.
+    """Solve Σ_s (d_s − μ(φ_sᵀθ̂))·φ_s = ridge·θ̂, the paper's equation in the limit ridge → 0.
 
     Uses a damped Newton method. If a step v changes no φ_sᵀθ by more than r, the damped step
     ln(1+r)/r·v decreases the loss from any start, because |μ''| ≤ μ' (Sun and Tran-Dinh, 2019).
-    Damped steps tend to full steps.
+    As r → 0, the damped step tends to the full step.
 
     >>> estimate(np.ones((4, 1)), np.array([1.0, 0, 0, 0]), 1e-9, np.zeros(1)).round(6)  # ln(1/3)
     array([-1.098612])
@@ -52,10 +52,12 @@ def estimate(rows: Array, disagreed: Array, ridge: float, start: Array) -> Array
 def radius(
     n: float, d: int, n_arms: int, delta: float, sigma: float, kappa: float, lam: float, S: float
 ) -> float:
-    """Return the radius of the confidence ellipsoid around θ̂: α after n rounds, or β if λ > 0.
+    """Return the radius of the confidence ellipsoid around θ̂: α, or β if λ > 0.
+
+    n is the number of rounds for α, and the number of observations of the pair for β; d' is d.
 
         α = (2σ/κ)·√(d'/2·ln(1 + 2n/d') + ln(K²/2δ))               (Lemma "Confidence Ellipsoid")
-        β = (2σ/κ)·√(d'/2·ln(1 + n/(d'λ)) + ln(K²/2δ)) + 2√λ·S     (appendix, its version for λI)
+        β = (2σ/κ)·√(d'/2·ln(1 + n/(d'λ)) + ln(K²/2δ)) + 2√λ·S     (appendix, the lemma for λI)
 
     >>> round(radius(100, 2, 3, delta=0.05, sigma=0.1, kappa=0.25, lam=0.0, S=0.0), 4)
     2.4153
@@ -68,8 +70,8 @@ def radius(
 def norm(phi: Array, rows: Array) -> float:
     """Return ‖φ‖_{V⁻¹} for V = RᵀR, where R consists of the rows; ∞ if φ is outside their span.
 
-    Uses the singular values of R, because the eigenvalues of V are their squares, of which those
-    below 1e-16 times the largest would be lost.
+    Uses the singular values of R. The eigenvalues of V are their squares, and rounding would lose
+    those below 1e-16 times the largest.
 
     >>> norm(np.array([1.0, 0.0]), np.array([[2.0, 0.0]])), norm(np.ones(2), np.array([[2.0, 0.0]]))
     (0.5, inf)
@@ -118,7 +120,11 @@ class ReferenceUSSPD:
         self.theta_hat = {pair: np.zeros(d) for pair in pairs}
 
     def decide(self, phi: Array) -> int:
-        """Return I_t, the first arm i with C_j − C_i > p̃_ij for all j > i (lines 2–10)."""
+        """Return I_t (lines 2–10).
+
+        In forced rounds, this is the last arm; otherwise, the first arm i for which (i, j) `passes`
+        for all j > i.
+        """
         K = len(self.cumulative)
         if self.forced():
             return K - 1
@@ -128,7 +134,7 @@ class ReferenceUSSPD:
         return K - 1
 
     def passes(self, phi: Array, i: int, j: int) -> bool:
-        """Return whether C_j − C_i > p̃_ij or, if ``transitive``, (i, k) and (k, j) pass."""
+        """Return whether C_j − C_i > p̃_ij or, if ``transitive``, some (i, k) and (k, j) pass."""
         if self.cumulative[j] - self.cumulative[i] > self.disagreement_ucb(phi, i, j):
             return True
         between = range(i + 1, j) if self.transitive else ()
@@ -159,7 +165,12 @@ class ReferenceUSSPD:
         return bool(least**2 < level * (1 - 1e-9))  # λ_min(V) = σ_min(R)²
 
     def closest(self, phi: Array) -> float:
-        """Return the smallest |min_{j>i} C_j − C_i − p̃_ij|, the distance of `decide` to a tie."""
+        """Return a margin: while every p̃_ij changes by less, `decide` returns the same arm.
+
+        This is the minimum of |min_{j>i} (C_j − C_i − p̃_ij)| over the arms i that `decide` tries
+        or, if ``transitive``, the minimum of |C_j − C_i − p̃_ij| over all pairs. In forced rounds,
+        and if there is only one arm, it is ∞.
+        """
         C, K, p = self.cumulative, len(self.cumulative), self.disagreement_ucb
         tried = range(0 if self.forced() else min(self.decide(phi) + 1, K - 1))
         margins = [[C[j] - C[i] - p(phi, i, j) for j in range(i + 1, K)] for i in range(K - 1)]

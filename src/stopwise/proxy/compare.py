@@ -54,8 +54,8 @@ class Comparison:
     def label(self, label: object, reported: Reported) -> bytes:
         """Return the output that a label matches, or a new output if it matches no arm.
 
-        A label is a text such as a stage would answer, a message with ``content`` or
-        ``tool_calls``, a JSON value, or an output in the form in which the service returns it.
+        A label is the text of a right answer, a message with ``content`` or ``tool_calls``, a JSON
+        value, or an output in the form in which the service returns it.
         """
         outputs = reported.outputs
         exact = canonical(label, "label")
@@ -142,7 +142,7 @@ def _message(label: object) -> dict[str, Any] | None:
 
 
 def tool_calls(message: dict[str, Any]) -> str | None:
-    """Return a message's tool calls as JSON with canonical arguments, or None without any."""
+    """Return a message's tool calls as JSON with canonical arguments, or None if it has none."""
     calls = [
         call.get("function") or call.get("custom") for call in _objects(message.get("tool_calls"))
     ]
@@ -154,7 +154,7 @@ def tool_calls(message: dict[str, Any]) -> str | None:
 
 
 def _value(form: AnswerForm, text: str) -> Any:
-    """Extract the value of this form from a text; without one, return the normalised text."""
+    """Return the value that ``form`` finds in a text, or the normalised text if it finds none."""
     value = form(text)
     return normalised_text(text) if value is None else value
 

@@ -48,7 +48,7 @@ class StageConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     extra: dict[str, Any] = {}
 
     def price(self, tokens: Sequence[float]) -> float | None:
-        """Return the cost of (prompt, completion) tokens, or ``cost`` if no prices are set."""
+        """Return the cost of (prompt, completion) tokens; ``cost`` unless both prices are set."""
         if self.price_in is None or self.price_out is None:
             return self.cost
         return (tokens[0] * self.price_in + tokens[1] * self.price_out) / 1e6
@@ -134,13 +134,13 @@ class CascadeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         same = import_function(self.compare.python)
         if iscoroutinefunction(same):
             raise InvalidParameterError(
-                f"{self.compare.python!r} is async; use a function without async"
+                f"the comparison {self.compare.python!r} must not be an async function"
             )
         return Comparison("text", same)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Size limits in decompressed bytes, and ``caller_pause`` in seconds."""
+    """Size limits in decompressed bytes, and how many seconds a caller may pause reading."""
 
     max_answer: Bytes = MAX_ANSWER
     max_stream: Bytes = 200_000_000
@@ -302,7 +302,7 @@ def _source_problems(
 
 
 def _raised(place: str, check: Callable[[], object]) -> list[str]:
-    """Return the message of the error that a check raises, in a list; empty if it passes."""
+    """Return a list with the message of the error that ``check`` raises, or an empty list."""
     try:
         check()
     except (StopwiseError, RequestError) as error:

@@ -83,9 +83,9 @@ class Projection:
         self._matrix = np.empty((size, 0))
 
     def project(self, embedding: Sequence[float]) -> list[float]:
-        """Return ``size`` numbers followed by 1, or all zeros for an invalid embedding.
+        """Return ``size`` numbers followed by 1, or ``size`` + 1 zeros for an invalid embedding.
 
-        An embedding is invalid if it is empty or not finite.
+        An embedding is invalid if it is empty or contains NaN or infinite values.
         """
         vector: Any = np.asarray(embedding, dtype=np.float64).ravel()
         if not len(vector) or not np.isfinite(vector).all():

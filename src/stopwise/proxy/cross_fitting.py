@@ -20,9 +20,9 @@ SEED = 20261  # fixed, so that the same rounds give the same report
 class CrossFit(NamedTuple):
     """Cross-fitted stops of the n complete rounds.
 
-    ``stops`` (REPEATS, n) contains the stops decided by the policies trained without each round's
-    fold. ``by_policy`` (REPEATS, FOLDS, n) contains every policy's stops for all rounds, from which
-    the variance between policies is estimated.
+    ``stops`` (REPEATS, n) contains each round's stop, decided by the policy trained without the
+    round's fold. ``by_policy`` (REPEATS, FOLDS, n) contains every policy's stops for all rounds,
+    from which the variance between policies is estimated.
     """
 
     stops: Ints
@@ -30,10 +30,10 @@ class CrossFit(NamedTuple):
 
 
 def cross_fit(spec: CascadeSpec, policy: PairwisePolicy, rounds: RecordedRounds) -> CrossFit:
-    """Train one policy without each fold of the rounds, and return their decisions.
+    """For each fold, train a policy on the other folds; return the stops of these policies.
 
-    ``policy`` is the one that has learned from all of these rounds. If labels have fixed its depth,
-    every policy stops at that depth.
+    ``policy`` has learned from all of the rounds. If labels have fixed the arm at which it stops,
+    no policies are trained, and every stop is that arm.
     """
     evaluated = rounds.answered == policy.cascade.n_arms
     complete = rounds.select(evaluated)
@@ -59,8 +59,9 @@ def cross_fit(spec: CascadeSpec, policy: PairwisePolicy, rounds: RecordedRounds)
 def missing_labels(policy: PairwisePolicy, rounds: RecordedRounds) -> Bools:
     """Return which rounds to treat as if their label had been requested but never arrived.
 
-    The log contains labels, but not unanswered label requests. They are therefore drawn at random
-    from the unlabelled rounds in which arms disagree, in the same proportion as for ``policy``.
+    The log contains labels, but not unanswered label requests. The rounds of these requests are
+    therefore drawn at random from the unlabelled rounds in which arms disagree, so that the ratio
+    of missing to received labels is the same as for ``policy``.
     """
     chosen = np.zeros(rounds.n, dtype=np.bool_)
     if not policy.labels.received:
@@ -79,8 +80,9 @@ def train_policy(
     """Return a new policy trained on shadow rounds, in which every arm ran.
 
     ``forced_rounds`` makes the policy run every arm while it learns. The policy requests labels
-    only in the ``missing`` rounds; if it also requested labels in others, every label that the log
-    lacks would count as missing. The labels in the log are learned as unrequested ones.
+    only in the ``missing`` rounds; if it also requested labels in other rounds, every label that
+    the log lacks would count as missing. It learns the labels in the log as if they had not been
+    requested.
     """
     settings = dict(spec.policy)
     settings["forced_rounds"] = rounds.n

@@ -87,8 +87,8 @@ def changed_share(changed: Floats, policy_variance: float) -> Interval:
     """Return the share of changed answers with a Wilson interval, widened by the policy variance.
 
     ``changed`` (n,) contains one value in [0, 1] per round. ``policy_variance`` is s², the variance
-    of the share between policies. The policy in use counts as one more draw, so its distance from
-    the mean of m policies has variance (1 + 1/m)·s².
+    of the share between policies. The policy in use counts as one more draw, so the difference
+    between its share and the mean share of m policies has variance (1 + 1/m)·s².
     """
     half_width = Z90 * math.sqrt((1 + 1 / FOLDS) * policy_variance)
     return widened_wilson(float(changed.mean()), len(changed), half_width, Z90)
@@ -97,12 +97,12 @@ def changed_share(changed: Floats, policy_variance: float) -> Interval:
 def mean_saving(
     savings: Floats, policy_variance: float, minimum: float, maximum: float
 ) -> Interval:
-    """Return the mean saving per request with its interval, within ``minimum`` and ``maximum``.
+    """Return the mean saving per request with its interval, between ``minimum`` and ``maximum``.
 
     ``savings`` (n,) contains the saving in each round. ``policy_variance`` is s², the variance of
-    their mean between policies; it is weighted by `SAVING_REFIT`. The variance between rounds is
-    computed with one extra round at each extreme, so that identical rounds do not give a
-    zero-width interval.
+    the mean saving between policies; `SAVING_REFIT` is its weight. The variance between rounds is
+    computed with two extra rounds, one at ``minimum`` and one at ``maximum``, so that identical
+    rounds do not give a zero-width interval.
     """
     mean_variance = float(np.append(savings, [minimum, maximum]).var(ddof=1)) / len(savings)
     error = math.sqrt(mean_variance + SAVING_REFIT * (1 + 1 / FOLDS) * policy_variance)
@@ -115,8 +115,8 @@ def intervals(
 ) -> tuple[Interval, Interval]:
     """Return the saving per request and the share of changed answers, with 90 % intervals.
 
-    ``costs`` (K,) contains the cost of each stage; ``differs`` (n, K) is whether each stage's
-    answer differs from the one of stage number ``answer``.
+    ``costs`` (K,) contains the cost of each stage; ``answer`` is the stage that answers in shadow
+    mode; ``differs`` (n, K) is whether each stage's answer differs from the answer of that stage.
     """
     saved, rows = costs[answer] - np.cumsum(costs), np.arange(len(differs))
     saved_by_policy = saved[fit.by_policy].mean(axis=2)
@@ -134,10 +134,11 @@ def _policy_variance(by_policy: Floats) -> float:
 
 
 def estimate(cascade: CascadeConfig, spec: CascadeSpec, policy: PairwisePolicy, log: Log) -> Report:
-    """Estimate from the log of shadow rounds how switching a cascade on would change it.
+    """Estimate the effect of switching a cascade on from its log of shadow rounds.
 
-    In shadow mode, a request pays for one stage; once switched on, for every stage up to the stop.
-    Policies also learn from rounds in which a stage failed, but the estimates exclude them.
+    In shadow mode, a request pays for one stage; once the cascade is on, a request pays for every
+    stage up to the stop. Policies also learn from rounds in which a stage failed, but the estimates
+    exclude these rounds. Fewer than `MIN_ROUNDS` complete rounds give no estimates.
     """
     costs = np.array([cascade.expected(arm) for arm in range(len(cascade.stage))])
     answer, n_arms = cascade.answer_arm, len(costs)

@@ -75,7 +75,9 @@ class Decompressor:
 
     def __init__(self, encoding: str) -> None:
         if encoding not in {"gzip", "x-gzip", "deflate"}:
-            raise StageFailure(f"content-encoding must be gzip or deflate, got {encoding!r}")
+            raise StageFailure(
+                f"the answer's content-encoding must be gzip or deflate, got {encoding!r}"
+            )
         self._encoding = encoding
         self._engine: Any = None
         self._members = 0
@@ -221,8 +223,9 @@ class StageClient:
     ) -> Answer:
         """Return the stage's answer, or raise `StageFailure`.
 
-        The call times out after ``seconds``. With a relay, the answer is streamed to the caller;
-        then ``seconds`` limits each pause between chunks, and ``left`` the whole stream.
+        The call times out after ``seconds``. With a relay, the answer of an upstream is streamed to
+        the caller; then ``seconds`` limits each pause between chunks, and ``left`` limits the whole
+        stream.
         """
         try:
             if self._function is not None:
@@ -248,14 +251,15 @@ class StageClient:
         return answer
 
     def _cost(self, tokens: Sequence[float], default: float) -> float:
-        """Return the cost of (prompt, completion) tokens; ``default`` if there are none."""
+        """Return the cost of (prompt, completion) tokens, or ``default`` if it is unknown."""
         cost = self.stage.price(tokens) if any(tokens) else None
         return default if cost is None else cost
 
     def _failed_cost(self, chat: ChatRequest, reply: Reply | None = None) -> float:
         """Return the cost of a failed call, which counts toward the budget.
 
-        If the reply has no usage, only the prompt is counted; a price per call counts in full.
+        If there is no reply with usage, the cost is estimated from the prompt alone. A fixed cost
+        per call counts in full.
         """
         prompt = len(prompt_of(chat)) / CHARACTERS_PER_TOKEN, 0.0
         estimate = self._cost(prompt, self.expected)
@@ -270,7 +274,7 @@ class StageClient:
         return self._cost(tokens, estimate)
 
     def _log_usage_error(self, problem: str) -> None:
-        """Log that an answer's usage is ignored, unless the last log entry had the same reason."""
+        """Log the problem for which usage is ignored, if any, unless it was the last one logged."""
         if problem and problem != self._usage_error:
             fields = {"stage": self.stage.name, "reason": problem}
             LOG.warning("usage ignored", extra=fields)
@@ -299,7 +303,7 @@ class StageClient:
             return _answer(response, body)
 
     async def _stream(self, chat: ChatRequest, seconds: float, left: float, relay: Relay) -> Answer:
-        """Forward a stream; ``seconds`` limits each upstream pause, ``left`` the whole stream."""
+        """Forward a stream; ``seconds`` and ``left`` are as in `ask`."""
         request = chat.upstream_body(self.stage.model, stream=True, extra=self.stage.extra)
         limits, clock = self._limits, asyncio.get_running_loop().time
         until = clock() + left
@@ -402,7 +406,10 @@ class EventSplitter:
         self._carriage_return = b""  # at the end of the last chunk: a line feed may follow
 
     def add(self, chunk: bytes) -> list[bytes]:
-        """Add a chunk; return the events that it completes."""
+        """Add a chunk; return the events that it completes.
+
+        Raises `StageFailure` if an event, complete or not, has more than ``max_line`` bytes.
+        """
         begin = max(len(self._buffer) - 1, 0)  # everything before has been searched
         chunk = self._carriage_return + chunk
         self._carriage_return = b"\r" if chunk.endswith(b"\r") else b""
@@ -434,7 +441,7 @@ def is_valid_header(value: str) -> bool:
 
 
 def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
-    """Return the answer in a response; without one, raise `StageFailure` with the reply."""
+    """Return the answer in a response; if it has none, raise `StageFailure` with the reply."""
     status, headers = response.status, response.headers
     media_type = headers.get("content-type", "")
     media_type = media_type if media_type and is_valid_header(media_type) else "application/json"

@@ -39,7 +39,7 @@ def style() -> str:
 
 @lru_cache(maxsize=8)
 def environment(folder: Path) -> Any:
-    """Return the Jinja environment for a folder of templates and the shared ones.
+    """Return the Jinja environment for the templates in a folder and the shared templates.
 
     Values are escaped. Filters: the functions of `stopwise.reporting.wording`, and ``inline``,
     ``paragraphs`` and ``data_url``. Raises `MissingPackageError` without jinja2.
@@ -90,7 +90,7 @@ def inline(text: str) -> str:
 
 
 def paragraphs(text: str) -> str:
-    r"""Return a text as HTML paragraphs, separated by blank lines.
+    r"""Return a text as HTML; blank lines in the text separate its paragraphs.
 
     Examples
     --------

@@ -54,7 +54,7 @@ class Comparator(ABC):
 
 
 def checked_length(name: str, values: NDArray[Any], n: int) -> NDArray[Any]:
-    """Return ``values``; raise an error unless there is one per round."""
+    """Return ``values``; raise an error unless they have one entry per round."""
     if values.ndim == 0 or len(values) != n:
         raise InvalidParameterError(
             f"{name} must have {n} entries (one per round), got shape {np.shape(values)}"

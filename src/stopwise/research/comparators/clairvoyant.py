@@ -49,7 +49,7 @@ class Clairvoyant(Comparator):
         disagreement: ArrayLike,
         progress: Progress = no_progress,
     ) -> Ints:
-        """Return the stops for ``disagreement``, p_ij(x) of shape (n, K, K).
+        """Return the stops, given ``disagreement``, the true p_ij(x) of shape (n, K, K).
 
         ``outputs`` are validated but not used.
         """

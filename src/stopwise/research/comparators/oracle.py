@@ -45,7 +45,7 @@ class Oracle(Comparator):
         optimal: ArrayLike,
         progress: Progress = no_progress,
     ) -> Ints:
-        """Return the stops for the optimal arm of each round.
+        """Return ``optimal``, the optimal arm of each round, as the stops.
 
         ``outputs`` are validated but not used.
         """

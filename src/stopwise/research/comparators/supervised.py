@@ -130,7 +130,7 @@ class Supervised(Comparator):
         compared = self.learner.evidence(decision.trace, decision.rule_stop, True)
         if compared is None:
             raise StopwiseError(
-                f"the error rate estimates did not converge; increase ridge, got {self.ridge:g}"
+                f"the error rate estimates did not converge; increase ridge above {self.ridge:g}"
             )
         return tuple(PairEvidence(*comparison) for comparison in compared)
 

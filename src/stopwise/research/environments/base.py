@@ -19,17 +19,18 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     disagreement : ndarray of shape (n, K, K)
         p_ij(x), in the upper triangle.
     optimal : ndarray of shape (n,)
-        i*(x).
+        i*(x), the optimal arm.
     margins : ndarray of shape (n,)
         ξ(x), the margin of weak dominance (see `dominance_margins`).
     outputs : ndarray of shape (n, K) or None
         The output of every arm; a policy sees only those up to its stop.
     differ : ndarray of shape (n, K(K−1)/2) or None
-        Whether each pair disagrees; used if there are no outputs.
+        Whether each pair disagrees, in the order of ``cascade.pairs()``; used if there are no
+        outputs.
     labels : ndarray of shape (n,) or None
         The right answers.
     error_rates : ndarray of shape (n, K) or None
-        γ_i(x).
+        γ_i(x), the probability that each arm is wrong.
     """
 
     contexts: Floats

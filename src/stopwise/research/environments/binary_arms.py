@@ -29,7 +29,7 @@ class BinaryArms(Environment):
 
     @abstractmethod
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Draw contexts; return them with the probabilities that arms and labels are 1.
+        """Draw contexts; return them with a_i(x) and y(x).
 
         Returns
         -------
@@ -113,6 +113,6 @@ class LogisticArms(BinaryArms):
         self.context_dim = self._arms.shape[1] - 1
 
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Draw contexts; return them with the probabilities that arms and labels are 1."""
+        """Draw contexts; return them with a_i(x) and y(x) (see `BinaryArms.draw`)."""
         x = random.uniform(-1.0, 1.0, (rounds, self.context_dim))
         return x, predict_logistic(x, self._arms), predict_logistic(x, self._label[None, :])[:, 0]

@@ -51,7 +51,7 @@ class Realizable(Environment):
         The degree of the polynomial features.
     margin : float
         Contexts are rejected if an arm up to the optimal one passes or fails the stopping test by
-        less than this. So ξ is at least the margin, and no arm before the optimal one nearly
+        less than the margin. So ξ is at least the margin, and no arm before the optimal one nearly
         passes the test.
 
     Examples
@@ -191,7 +191,7 @@ def cuts(n_arms: int) -> Ints:
 
 
 def cut_weights(p: Floats, n_arms: int) -> tuple[Floats, Bools]:
-    """Return the probability of each cut for every row of p, and whether it exists.
+    """Return, for every row of p, the probability of each cut, and whether a solution exists.
 
     If cuts are drawn with these probabilities, pairs disagree with the probabilities p
     (``docs/realizable.md``). ``p`` has shape (n, K(K−1)/2), in the order of ``Cascade.pairs()``.
@@ -200,8 +200,8 @@ def cut_weights(p: Floats, n_arms: int) -> tuple[Floats, Bools]:
         t_i + t_j ≥ p_ij,   Σ_k≠i (t_i + t_k − p_ik) ≤ 2·t_i,   Σ_i<j p_ij − (K − 3)·Σ_i t_i ≤ 2
 
     the values v_ij = (t_i + t_j − p_ij)/2 for cut {i, j} and t_i − Σ_k v_ik for cut {i} are
-    probabilities that result in p. Each step moves t across the most violated half-space (Motzkin,
-    Schoenberg, 1954).
+    probabilities that result in p. Each step moves t into the half-space that it violates most
+    (Motzkin, Schoenberg, 1954).
     """
     pair_cuts = cuts(n_arms)[n_arms:-1]
     sums = -1.0 - (n_arms - 4) * np.eye(n_arms)

@@ -58,7 +58,7 @@ class Synthetic(BinaryArms):
         self._arm_probabilities = predict_logistic(phi, self.weights)
 
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Draw contexts; return them with the probabilities that arms and labels are 1."""
+        """Draw contexts; return them with a_i(x) and y(x) (see `BinaryArms.draw`)."""
         n = len(self._contexts)
         passes = [random.permutation(n) for _ in range(-(-rounds // n))]
         rows = np.concatenate([np.empty(0, dtype=np.int64), *passes])[:rounds]

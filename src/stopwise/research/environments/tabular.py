@@ -77,7 +77,7 @@ class Tabular(BinaryArms):
         self._arm_probabilities = predict_logistic(self._contexts, self.weights)
 
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Return contexts in order, with the probabilities that arms and labels are 1."""
+        """Return contexts in order, with a_i(x) and y(x) (see `BinaryArms.draw`)."""
         rows = np.arange(rounds) % len(self._contexts)
         return self._contexts[rows], self._arm_probabilities[rows], self._labels[rows]
 
@@ -107,7 +107,7 @@ class Heart(Tabular):
     """The paper's heart disease cascade: 297 rows, three arms that see 7, 10 and 12 columns.
 
     Arm 0 sees the columns age to restecg, arm 1 also thalach, exang and oldpeak, arm 2 also slope
-    and ca. The last attribute, thal, is omitted, because the paper uses twelve. Columns are
+    and ca. The last attribute, thal, is omitted, because the paper uses twelve columns. Columns are
     `standardised`.
 
     Examples

@@ -59,8 +59,8 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, C: float = 1.0, intercept: bool = T
     weight = checks.real("C", C, above=0)
     if intercept and (labels == labels[0]).all():
         raise InvalidParameterError(
-            f"y must contain both labels, got only {labels[0]}, for which the intercept would "
-            "diverge; pass intercept=False"
+            f"y must contain both labels to fit an intercept, got only {labels[0]}; use both, or "
+            "pass intercept=False"
         )
     rows = np.column_stack([table, np.ones(len(table))]) if intercept else table
     penalty = np.ones(rows.shape[1])
@@ -70,7 +70,7 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, C: float = 1.0, intercept: bool = T
 
 
 def checked_table(X: ArrayLike, y: ArrayLike) -> tuple[Floats, Ints]:
-    """Return copies of a table and its labels; raise unless they are finite and 0 or 1."""
+    """Return copies of a finite table and its labels, 0 or 1; raise an error if invalid."""
     table = checks.table("X", X).copy()
     labels = checks.numbers("y", y)
     if labels.shape != (len(table),):

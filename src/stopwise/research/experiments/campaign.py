@@ -25,9 +25,9 @@ def run_campaign(
     executor: Executor,
     progress: Progress = no_progress,
 ) -> None:
-    """Execute the runs missing from a store, storing each task's runs as soon as it finishes.
+    """Execute the runs missing from a store; store the runs of a task as soon as it finishes.
 
-    After a crash or an interrupt (Ctrl-C), the next call resumes.
+    After a crash or an interrupt (Ctrl-C), the next call executes the runs that are still missing.
 
     ``experiments`` are pairs of a spec and the seeds of its runs. The executor is not closed.
     ``progress`` is called as ``progress("running", done, total)``; both numbers count runs and

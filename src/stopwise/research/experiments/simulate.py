@@ -24,7 +24,7 @@ class Run(msgspec.Struct, frozen=True, eq=False):
         C_{I_t}, the cost of each round.
     regret : ndarray of shape (T,)
         𝔑_t, the cumulative regret; ``run.regret[-1]`` is the total. If the environment has no
-        error rates, this is the paper's upper bound ``Σ |C_I − C_i*| + p_{i* I}``.
+        error rates, this is the paper's upper bound ``Σ (|C_I − C_i*| + p_{i* I})``.
     undominated : ndarray of shape (T,)
         The part of ``regret`` from contexts that are not weakly dominant, for which disagreement
         cannot identify the optimal arm.

@@ -47,7 +47,7 @@ class RunStore(AbstractContextManager["RunStore"]):
     CorruptFileError
         If the file is damaged or not a store.
     UnsupportedVersionError
-        If the file has another format.
+        If this version of Stopwise cannot read the format of the file.
     """
 
     def __init__(self, path: "str | PathLike[str]") -> None:

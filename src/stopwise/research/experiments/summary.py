@@ -49,9 +49,14 @@ def paired_difference(
     left = a if isinstance(a, Mapping) else dict(enumerate(a))
     right = b if isinstance(b, Mapping) else dict(enumerate(b))
     if unpaired := left.keys() ^ right.keys():
+        if not isinstance(a, Mapping):
+            raise InvalidParameterError(
+                f"a and b must have the same length, got {len(left)} and {len(right)} values"
+            )
+        seed = min(unpaired)
+        lacking = "b" if seed in left else "a"
         raise InvalidParameterError(
-            "a and b must have the same seeds or the same length, but only one of them has a "
-            f"value for {min(unpaired)}"
+            f"a and b must have the same seeds, but {lacking} has no value for seed {seed}"
         )
     return mean_interval([left[seed] - right[seed] for seed in sorted(left)], confidence)
 
@@ -71,8 +76,8 @@ def curves(traces: Traces, measure: Measure = "regret", confidence: float = 0.95
     runs = _in_order(traces)
     if not runs:
         raise InvalidParameterError("traces must contain at least one run, got none")
-    if len({trace.key for trace in runs}) > 1:
-        raise InvalidParameterError("traces must be runs of one experiment, got different keys")
+    if (n := len({trace.key for trace in runs})) > 1:
+        raise InvalidParameterError(f"traces must be runs of one experiment, got runs of {n}")
     stacked = np.stack([_curve(trace, measure) for trace in runs])
     mean, half_width = stacked.mean(axis=0), student_half_width(stacked, confidence)
     return Curve(runs[0].rounds, mean, mean - half_width, mean + half_width)

@@ -50,7 +50,10 @@ def final_table(
 def fifths_table(
     evidence: ClaimEvidence, name: str, measure: Measure = "regret", title: str = "regret"
 ) -> Table:
-    """Return a table of USS-PD's regret added in each fifth of the rounds, and its linear part."""
+    """Return a table of the increase in USS-PD's regret over each fifth of the rounds.
+
+    Its last column is the linear part of the increase over the last fifth.
+    """
     rows: list[tuple[str | Interval, ...]] = []
     for setting in NAMES:
         for instance in evidence.instances():

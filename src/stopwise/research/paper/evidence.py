@@ -57,7 +57,9 @@ class ClaimEvidence:
         measure: Measure = "regret",
         part: tuple[float, float] = (0.0, 1.0),
     ) -> list[float]:
-        """Return each run's increase between two shares of its rounds; (0.8, 1) is the last fifth.
+        """Return the increase of each run's curve over a part of the rounds.
+
+        ``part`` contains its start and end as shares of the rounds: (0.8, 1) is the last fifth.
 
         Values are in the order of the seeds, so the values of two cells are paired.
         """
@@ -82,7 +84,7 @@ class ClaimEvidence:
     def lead(
         self, setting: str, instance: str, policy: str, other: str, measure: Measure = "regret"
     ) -> Interval:
-        """Return how much lower a policy's final value is than another's, paired by seed."""
+        """Return by how much a policy's final value is below another policy's, paired by seed."""
         return paired_difference(
             self.added(setting, instance, other, measure),
             self.added(setting, instance, policy, measure),
@@ -97,8 +99,8 @@ def cells_of(
 ) -> list[Cell]:
     """Return a cell for every policy on every instance under every setting.
 
-    ``extra`` policies do not depend on the setting; ``supervised`` adds the `Supervised`
-    comparator, which sees labels.
+    Policies without features, and all ``extra`` policies, do not depend on the setting and have
+    one cell per instance. ``supervised`` adds the `Supervised` comparator, which sees labels.
     """
     cells: dict[tuple[str, str, str], Cell] = {}
     for instance, environment in instances.items():

@@ -21,9 +21,10 @@ SMALL, LARGE = 0.25, 0.75
 
 
 class Growth(NamedTuple):
-    """The fit A·ln t + c·t to a mean curve, and the linear share in its last fifth.
+    """The fit A·ln t + c·t to a mean curve, and the linear share of the fit.
 
-    ``share`` is c·0.2T / (A·ln(1/0.8) + c·0.2T), with its 95 % interval.
+    ``share`` is the share of c·t in the fitted increase over the last fifth of the rounds,
+    c·0.2T / (A·ln(1/0.8) + c·0.2T), with its 95 % interval.
     """
 
     logarithmic: float  # A
@@ -32,7 +33,11 @@ class Growth(NamedTuple):
 
     @property
     def shape(self) -> Shape:
-        """The shape that is consistent with the interval of the share."""
+        """The shape of the curve, judged by the interval of the share.
+
+        It is logarithmic if the interval contains 0 and lies below `SMALL`, linear if the interval
+        contains 1 and lies above `LARGE`, and otherwise undecided.
+        """
         if self.share.low == 0 and self.share.high < SMALL:
             return "logarithmic"
         return "linear" if self.share.high == 1 and self.share.low > LARGE else "undecided"

@@ -71,7 +71,10 @@ def tabular(columns: Any) -> research.Environment:
         (lambda: tabular([1, 3]), "columns_per_arm"),
         (lambda: tabular([1.5, 2]), "columns_per_arm"),
         (lambda: tabular("ab"), "columns_per_arm"),
-        (lambda: fit_logistic([[1.0], [2.0]], [1, 1]), "y must contain both labels, got only 1"),
+        (
+            lambda: fit_logistic([[1.0], [2.0]], [1, 1]),
+            "y must contain both labels to fit an intercept, got only 1",
+        ),
         (
             lambda: fit_logistic([[1.0], [2.0]], [0, 2]),
             "y must contain only 0 and 1, got 2 in row 1",

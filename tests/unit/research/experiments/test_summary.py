@@ -29,8 +29,8 @@ def test_paired_difference_matches_scipy_and_pairs_by_seed() -> None:
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
-        ({0: 1.0, 1: 2.0}, {0: 1.0, 2: 2.0}, "only one of them has a value for 1"),
-        ([1.0, 2.0], [1.0], "only one of them has a value for 1"),
+        ({0: 1.0, 1: 2.0}, {0: 1.0, 2: 2.0}, "same seeds, but b has no value for seed 1"),
+        ([1.0, 2.0], [1.0], "same length, got 2 and 1 values"),
         ({0: 1.0}, [1.0], "both"),
         ({}, {}, "must not be empty"),
     ],
