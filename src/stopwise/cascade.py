@@ -28,17 +28,17 @@ class Cascade:
 
         Cᵢ = c₀ + … + cᵢ,   cumulative[i] = λᵢ·Cᵢ,   gaps[i, j] = cumulative[j] − cumulative[i]
 
-    The loss of stopping at arm i is γᵢ(x) + λᵢ·Cᵢ, where γᵢ(x) is the arm's error probability (the
-    paper, Problem setting). The trade-off weights λᵢ convert money to error probability; only
-    ``cumulative`` and ``gaps`` include them. Every argument is also an attribute, with one value
-    for each of the ``n_arms`` arms.
+    The loss of stopping at arm i is γᵢ(x) + λᵢ·Cᵢ, where γᵢ(x) is the probability that arm i is
+    wrong in context x (the paper, Problem setting). The trade-off weights λᵢ convert money to
+    error probability; only ``cumulative`` and ``gaps`` include them. Every argument is also an
+    attribute, with one value for each of the ``n_arms`` arms.
 
     A cascade is immutable, hashable and compared by value.
 
     Parameters
     ----------
     costs : array_like of shape (K,)
-        The cost cᵢ ≥ 0 of running arm i alone, for at least two arms.
+        The cost cᵢ ≥ 0 of running arm i alone. At least two arms are required.
     names : sequence of str, optional
         Unique names; "arm 0", "arm 1", … by default.
     tradeoff : float or array_like of shape (K,), optional
@@ -95,8 +95,8 @@ class Cascade:
             i = int(decreases[0])
             raise InvalidCascadeError(
                 f"cumulative must not decrease, got {totals[i]:g} for arm {i} and "
-                f"{totals[i + 1]:g} for arm {i + 1}; if these are the costs of single arms, use "
-                "Cascade(costs)"
+                f"{totals[i + 1]:g} for arm {i + 1}; if these are the costs of individual arms, "
+                "use Cascade(costs)"
             )
         cascade = object.__new__(cls)
         cascade._fill(np.diff(totals, prepend=0.0), totals, names, tradeoff)
@@ -122,7 +122,7 @@ class Cascade:
     def decision(self, stop: int, rule_stop: int | None = None) -> Decision:
         """Return the decision to stop at an arm.
 
-        ``rule_stop`` is the rule's own stop, if the round continues beyond it at random.
+        ``rule_stop`` is the stop that the rule chose, if the round continues beyond it at random.
 
         Examples
         --------

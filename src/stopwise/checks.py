@@ -116,7 +116,7 @@ def choice(name: str, value: object, options: Iterable[str]) -> str:
 
 
 def numbers(name: str, values: ArrayLike, error: Error = InvalidParameterError) -> Floats:
-    """Return values as a float64 array; copy them only if their type differs."""
+    """Return values as a float64 array; a float64 array is returned without a copy."""
     try:
         array = np.asarray(values)
         if array.dtype is FLOAT64:
@@ -192,7 +192,10 @@ def comparable(output: object) -> bool:
 
 
 def unlike_labels(equal: bool, rows: int, label: str, output: str) -> str | None:
-    """Return a warning if there are many labels but none is ``equal`` to any output."""
+    """Return a warning if ``equal`` is False (no label equals an output) despite many labels.
+
+    ``rows`` is the number of labelled rounds; ``label`` and ``output`` are examples of each.
+    """
     if equal or rows < ENOUGH:
         return None
     return (

@@ -83,7 +83,7 @@ class CascadeMismatchError(PersistenceError):
 
 
 class FeaturesMismatchError(PersistenceError):
-    """A file saved with feature maps that are missing or differ from ``features=``."""
+    """A file saved with feature maps that are missing from ``features=`` or differ from it."""
 
 
 class TruthRequiredError(StopwiseError):
@@ -145,7 +145,7 @@ class LabelWarning(UserWarning):
 
 
 class StageFailureWarning(UserWarning):
-    """Most of a `Runner`'s rounds end because a stage fails; the message names stage and error."""
+    """A stage ends most rounds of a `Runner` by failing; the message names the stage and error."""
 
 
 class CorruptLogError(StopwiseError):

@@ -24,7 +24,7 @@ AHEAD = 3
 class Executor(ABC):
     """Run tasks on workers and yield each result as soon as its task finishes, in any order.
 
-    An executor is a context manager; leaving it stops the workers.
+    An executor is a context manager; leaving its ``with`` block stops the workers.
     """
 
     jobs: int
@@ -43,7 +43,9 @@ class Executor(ABC):
         return self.jobs
 
     def run(self, work: Callable[..., T], tasks: Iterable[Arguments]) -> Generator[T, None, None]:
-        """Call a function with each task's arguments; closing the generator cancels other tasks.
+        """Call a function with the arguments of each task.
+
+        Closing the generator cancels the remaining tasks.
 
         Thread executors pass an additional last argument, an event that is set when the result is
         no longer needed.
@@ -99,7 +101,8 @@ class ThreadExecutor(Executor):
 class DaskExecutor(Executor):
     """Run tasks on a Dask cluster of several machines, or in local worker processes.
 
-    The tasks of a lost worker are reassigned. All workers must run the same versions.
+    The tasks of a lost worker are reassigned. All workers must have the same package
+    versions.
 
     ``address`` is the address of a scheduler, such as ``"tcp://10.0.0.5:8786"``. Without it, a
     local cluster is started with ``jobs`` workers, by default one per processor.
@@ -125,7 +128,7 @@ class DaskExecutor(Executor):
             reason = ": ".join(filter(None, (type(error).__name__, str(error))))
             raise ExecutorError(
                 f"the Dask cluster failed ({reason}). Check that its scheduler and workers are "
-                "running and start the same command again; finished runs of a campaign are stored"
+                "running, then start the same command again; finished runs of a campaign are stored"
             ) from error
 
     def close(self) -> None:

@@ -61,7 +61,7 @@ class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
         return Interval(-self.value, -self.high, -self.low, self.n)
 
     def stretched(self, factor: float) -> "Interval":
-        """Return a copy whose ends are ``factor`` times as far from the value.
+        """Return a copy with the distance from the value to each end multiplied by ``factor``.
 
         Examples
         --------
@@ -89,7 +89,8 @@ class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
 def wilson(hits: float, n: float, z: float = Z95) -> Interval:
     """Return the proportion ``hits`` / ``n`` with Wilson's interval.
 
-    The interval is valid even for proportions of 0 and 1. If ``n`` is 0, it is (0, 1).
+    The interval is valid even for proportions of 0 and 1. If ``n`` is 0, the proportion is 0 and
+    the interval (0, 1).
 
     Examples
     --------
@@ -110,9 +111,10 @@ def wilson(hits: float, n: float, z: float = Z95) -> Interval:
 def widened_wilson(share: float, n: int, half_width: float, z: float = Z95) -> Interval:
     """Return a proportion with Wilson's interval, widened by an independent second error.
 
-    ``half_width`` is the half-width of the second error's own interval, at the same confidence. The
-    distances to the ends are combined as root sums of squares (R. G. Newcombe's square-and-add
-    method, Statistics in Medicine 17, 1998).
+    ``half_width`` is the half-width of the confidence interval of the second error, at the same
+    confidence. The new distance from the proportion to each end is √(w² + half_width²), where w is
+    this distance in Wilson's interval (R. G. Newcombe's square-and-add method, Statistics in
+    Medicine 17, 1998).
 
     Examples
     --------

@@ -100,7 +100,7 @@ def test_json_is_the_only_standard_output(stopwise: Run, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--costs", "0.01,0.04"], "got 2 costs for 3 arms; list the cost of running each"),
+        (["--costs", "0.01,0.04"], "must list the cost of running each of"),
         (["--costs", "0.01,0.04,nan"], "costs[2] must be a number >= 0, got nan"),
         (["--costs", "0.3,0.2,0.1", "--cumulative"], "must not decrease"),
         ([], "--costs"),

@@ -36,7 +36,7 @@ def diagnose(
         bool, typer.Option("--overwrite", help="Replace FILE.csv if it exists.")
     ] = False,
 ) -> None:
-    r"""Estimate how deep a cascade should go, how much that saves, and how reliable this is.
+    r"""Estimate how deep a cascade should go, what that saves, and how reliable the estimates are.
 
     Reads the answers of every arm in past rounds. Labels are optional. Prints a verdict and writes
     an HTML report to the folder LOG-diagnosis, unless --out names another folder.

@@ -35,7 +35,7 @@ def keys_() -> None:
         stopwise serve --keys keys.jsonl
 
     A running service reloads the file within two seconds of a change. To rotate a key, add a new
-    one, switch its users over, and revoke the old one.
+    one, use it in all programs that used the old one, and revoke the old one.
     """
 
 

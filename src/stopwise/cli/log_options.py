@@ -104,7 +104,7 @@ class LogOptions:
     def open(self, policies: Sequence[str] = ()) -> "tuple[Log, Cascade]":
         """Open the log and create its cascade; raises `typer.BadParameter` for invalid options.
 
-        The encoding of contexts is that of the first policy file in ``policies`` that has one.
+        Contexts are encoded as in the first of the policy files ``policies`` that has an encoding.
         """
         from stopwise.cascade import Cascade, cost_unit_warning
         from stopwise.errors import CostUnitWarning, InvalidCascadeError
@@ -122,7 +122,8 @@ class LogOptions:
                 "requires --error-cost, the cost of one wrong answer in the same currency",
                 param_hint="--prices",
             )
-        numbers = numbers_of(self.costs or self.prices)
+        option = "--prices" if self.prices else "--costs"
+        numbers = numbers_of(self.costs or self.prices, option)
         specs = [spec for saved in policies if (spec := load(saved).encoding) is not None]
         log = Log(
             self.log.absolute(),
@@ -138,11 +139,13 @@ class LogOptions:
             )
         if len(numbers) != len(log.arms):
             example = ",".join(str(round(0.01 * 3**k, 2)) for k in range(len(log.arms)))
+            amount = "total cost of stopping at" if self.cumulative else "cost of running"
+            unit = "units of one wrong answer" if self.error_cost is None else "money"
             raise typer.BadParameter(
-                f"got {plural(len(numbers), 'cost')} for {plural(len(log.arms), 'arm')}; list the "
-                f"cost of running each of {', '.join(log.arms)}, in this order and in units of one "
-                f"wrong answer, as in --costs {example}",
-                param_hint="--costs",
+                f"must list the {amount} each of {', '.join(log.arms)}, in this order and in "
+                f"{unit}, as in {option} {example}; got {plural(len(numbers), 'cost')} for "
+                f"{plural(len(log.arms), 'arm')}",
+                param_hint=option,
             )
         build = Cascade.from_cumulative if self.cumulative else Cascade
         try:
@@ -150,7 +153,7 @@ class LogOptions:
                 warnings.simplefilter("ignore", CostUnitWarning)  # printed below
                 cascade = build(numbers, names=log.arms, tradeoff=1 / (self.error_cost or 1))
         except InvalidCascadeError as error:
-            raise typer.BadParameter(str(error), param_hint="--costs") from error
+            raise typer.BadParameter(str(error), param_hint=option) from error
         if doubt := cost_unit_warning(log.arms, cascade.cumulative):
             typer.echo(f"stopwise: {doubt}; to use amounts of money, add --error-cost", err=True)
         return log, cascade

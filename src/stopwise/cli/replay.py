@@ -86,8 +86,8 @@ def replay(
     r"""Replay policies on a log of past rounds, and compare them with fixed depths.
 
     Each policy plays the rounds in order: it decides where to stop, sees the outputs of the arms up
-    to that stop, and learns from them. A round in which it goes deeper than the log cannot be
-    evaluated; such rounds are counted separately.
+    to that stop, and learns from them. If a policy goes deeper than the log did in a
+    round, the round cannot be evaluated and is counted separately.
 
         stopwise replay visits.parquet --costs 0.01,0.24,0.25
 

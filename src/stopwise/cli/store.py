@@ -164,9 +164,9 @@ def compact(
 ) -> None:
     """Delete old events; a snapshot preserves the state.
 
-    Verifies the complete log first. Rounds opened in the deleted events can then no longer be
-    looked up or labelled, and their contexts are gone. Nothing else changes. Make a backup before
-    you compact.
+    Verifies the complete log first. Rounds whose opening is among the deleted events can then no
+    longer be looked up or labelled, and their contexts are gone. Nothing else changes. Make a
+    backup before you compact.
 
         stopwise store compact stopwise.db --keep-days 90
     """

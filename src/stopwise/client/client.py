@@ -155,8 +155,8 @@ class Client(_ClientBase["httpx.Client"]):
         URL of the service. By default the environment variable STOPWISE_URL, or
         ``http://127.0.0.1:8350``.
     key : str, optional
-        API key. By default the environment variable STOPWISE_KEY; without it, no key is sent. It
-        never appears in errors, logs or the ``repr``.
+        API key. By default the environment variable STOPWISE_KEY; without either, no key is
+        sent. The key never appears in errors, logs or the ``repr``.
     timeout : float
         Timeout of each try in seconds.
     deadline : float
@@ -164,7 +164,8 @@ class Client(_ClientBase["httpx.Client"]):
     rng : numpy.random.Generator, optional
         Random generator for the waits between tries.
     http : httpx.Client, optional
-        HTTP client to use, for example with custom certificates or proxies. It is not closed.
+        HTTP client to use, for example with custom certificates or proxies. Closing this client
+        does not close it.
 
     Examples
     --------

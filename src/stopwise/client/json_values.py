@@ -117,8 +117,8 @@ def json_value(
 ) -> Any:
     """Return a value as JSON, or raise ``error``.
 
-    Only values with exactly one JSON form are accepted: sets have no order, and NaN would become
-    null.
+    Only values with exactly one JSON form are accepted. For example, sets are rejected because
+    they have no order, and NaN because it would become null.
 
     Examples
     --------
@@ -161,8 +161,8 @@ def cascade_spec(
     """Return the definition of a cascade; see `Requests.create` for the parameters."""
     if cascade is None or context is None:
         raise InvalidParameterError(
-            'create requires a cascade and its context: create("triage", cascade, '
-            'context=["age", "bmi"])'
+            "create requires both a cascade and the names in its context, as in "
+            'create("triage", cascade, context=["age", "bmi"])'
         )
     tradeoffs = set(cascade.tradeoff.tolist())
     if len(tradeoffs) > 1:

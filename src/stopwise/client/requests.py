@@ -218,10 +218,10 @@ class Requests:
             In the order of the arms (None: not yet available), or by arm name. Outputs are any
             JSON values, compared by equality.
         revealed : array_like
-            The numbers that the arm adds to the context, if stages reveal it.
+            The numbers that the reported arm adds to the context, if stages reveal the context.
         final : bool
             Whether the remaining outputs will never arrive because a stage failed. The policy
-            then learns from the arms before the first missing one.
+            then learns from the arms before the first missing output.
         """
         body = m.OutputsRequest(output_values(outputs), numbers(revealed, "revealed"), final)
         return self._post(_path(name, "rounds", id, "outputs"), m.RoundAnswer, body)

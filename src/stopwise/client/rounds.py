@@ -55,7 +55,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class RemoteRound:
-    """An open round of the service, which tells a `RoundLoop` the arm to run next.
+    """An open round of the service; tells a `RoundLoop` which arm to run next.
 
     If the complete context is known when the round is opened, all outputs are reported together
     after the last arm. If stages reveal the context, each output is reported at once.

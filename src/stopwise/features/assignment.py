@@ -38,8 +38,8 @@ class Shared:
 class PerStage:
     """One map for each arm except the last: map i is used for all pairs (i, j) with j > i.
 
-    Maps read the complete context or, in policies with ``reveals=``, the values revealed before
-    their arm.
+    In policies with ``reveals=``, map i reads only the values known once arm i has answered; in
+    other policies, every map reads the complete context.
 
     Examples
     --------

@@ -43,10 +43,10 @@ Scaling: TypeAlias = tuple[int, Sequence[float], Sequence[float], Sequence[int],
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The values that each stage of a cascade reveals to later stages.
+    """How many values each stage of a cascade reveals to later stages.
 
     ``reveals`` contains the number of values that each arm except the last adds to the context.
-    ``answers`` is whether maps also read which answers so far agree.
+    ``answers`` is whether the maps also read which of the answers so far agree.
     """
 
     reveals: tuple[int, ...]
@@ -59,7 +59,8 @@ class BoundFeatures:
 
     Each map has a *slot*: there is one slot if the map is shared, otherwise one per stage or one
     per pair. A *row* is the concatenation of the features of all slots. ``initial_dim`` is the
-    number of coordinates before the first arm; ``context_dim`` also counts the revealed ones.
+    number of coordinates known before the first arm; ``context_dim`` also counts those revealed
+    later.
 
     Examples
     --------
@@ -92,7 +93,7 @@ class BoundFeatures:
 
     @property
     def n_features(self) -> int:
-        """The largest d′ of all slots, which the paper's confidence radius uses."""
+        """The largest d′ of all slots, as used in the paper's confidence radius."""
         return max(self.dims)
 
     @property
@@ -101,7 +102,7 @@ class BoundFeatures:
         return self.native_maps.self_scaling
 
     def dim_at(self, arm: int) -> int:
-        """Return the number of context coordinates that are available at an arm."""
+        """Return the number of context coordinates that are known once an arm has answered."""
         if self.stages is None:
             return self.context_dim
         return self.initial_dim + sum(self.stages.reveals[: arm + 1])
@@ -196,9 +197,10 @@ class BoundFeatures:
         """Return the features of a pair of arms, of shape (n, d′) and with norms at most one.
 
         A single context counts as a table of one row. The pair (i, j) matters only if maps differ
-        between pairs. If stages reveal context, each row of ``X`` contains the coordinates that are
-        available at arm i, followed by 1 or 0 for each pair of arms up to i: whether the two agree
-        (in the order 0-1, 0-2, 1-2, 0-3, …).
+        between pairs. If stages reveal the context, each row of ``X`` contains the coordinates
+        that are known once arm i has answered. If the maps also read which answers agree, these
+        coordinates are followed by one number for each pair of arms up to arm i, in the order 0-1,
+        0-2, 1-2, 0-3, …: 1 if the two arms agree, otherwise 0.
         """
         slot = self.slot_of(i, j)
         table = np.atleast_2d(numbers("contexts", X, InvalidContextError))
@@ -214,8 +216,8 @@ class BoundFeatures:
         """Raise an error for a coordinate that the engine reported as invalid for a slot's map."""
         if self.stages is not None and coordinate >= self.dim_at(slot):
             raise InvalidContextError(
-                f"the bound of arm {slot}'s map must not exclude 0 and 1, the values for whether "
-                "two answers agree; use a larger bound"
+                f"the bound of arm {slot}'s map must admit 0 and 1, which mark whether two answers "
+                "agree; use a larger bound"
             )
         value = float(x[coordinate])
         if not finite:
@@ -295,7 +297,8 @@ def bind(
     """Bind feature maps to the dimensions of a context and a cascade.
 
     A single map or function is shared by all pairs. ``context_dim`` is d, the number of coordinates
-    of a context, or of its initial part if ``stages`` reveal others. ``n_arms`` is K.
+    of a context; if ``stages`` reveal some of them, it counts only those known before the first
+    arm. ``n_arms`` is K.
 
     Examples
     --------
@@ -307,7 +310,8 @@ def bind(
         if (features.initial_dim, features.n_arms) != (context_dim, n_arms):
             raise InvalidParameterError(
                 f"these features are bound to context_dim={features.initial_dim} and "
-                f"{features.n_arms} arms, got {context_dim} and {n_arms}"
+                f"{features.n_arms} arms; they cannot be used with context_dim={context_dim} and "
+                f"{n_arms} arms"
             )
         features = features.assignment
     assignment = features if isinstance(features, Assignment) else Shared(features)
@@ -371,8 +375,8 @@ def _per_stage(assignment: Assignment, stages: Stages, n_arms: int) -> PerStage:
         assignment = PerStage([assignment.map] * (n_arms - 1))
     if not isinstance(assignment, PerStage):
         raise InvalidParameterError(
-            f"reveals= requires features per stage, got {type(assignment).__name__}; pass a single "
-            "map, or PerStage with a map for each arm except the last"
+            "with reveals=, features must be a single map, or PerStage with a map for each arm "
+            f"except the last, got {type(assignment).__name__}"
         )
     if any(isinstance(m, Custom) for m in assignment.maps):
         raise InvalidParameterError(
@@ -445,7 +449,7 @@ def _standard(scaling: Scaling) -> Standard:
 
 
 def _largest_norm(bound: float, monomials: Sequence[Monomial]) -> float:
-    """Return √(Σ bound^(2·degree)), which is attained if every coordinate is ±bound."""
+    """Return √(Σ bound^(2·degree of the monomial)), the norm if every coordinate is ±bound."""
     try:
         norm = math.sqrt(math.fsum(math.prod([bound] * (2 * len(m))) for m in monomials))
     except OverflowError:

@@ -183,8 +183,8 @@ class Scaled(BuiltIn):
     ) -> None:
         if not isinstance(inner, get_args(Identity | Polynomial)):
             raise InvalidParameterError(
-                f"inner must be an Identity or a Polynomial, got {inner!r}; scale inside of a "
-                "custom function"
+                f"inner must be an Identity or a Polynomial, got {inner!r}; a custom function "
+                "must do its own scaling"
             )
         centers = vector("center", center)
         scales = vector("scale", scale, above=0)
@@ -210,8 +210,8 @@ class Scaled(BuiltIn):
         """Choose center and scale so that every row of ``X`` is within the bound.
 
         Each coordinate's center is the middle of its range, and its scale is half the width of the
-        range. A constant coordinate has scale 1 and maps to zero. ``X`` must be representative of
-        future contexts; ``margin`` widens the ranges by a share of the scale. ``inner`` is
+        range, times 1 + ``margin``, divided by the bound of ``inner``. A constant coordinate has
+        scale 1 and maps to zero. ``X`` must be representative of future contexts. ``inner`` is
         `Identity` by default.
 
         Examples
@@ -242,11 +242,11 @@ class Standard(BuiltIn):
     most one. With a policy's default ridge, the prior standard deviation of a logit is then 3 for
     the intercept, 1 for slopes and ½ for products.
 
-    Construct it without arguments, because the policy fits them. ``degree`` 0 is only the constant,
-    1 adds the coordinates, and 2 (for up to ten coordinates) adds squares and products. ``center``
-    and ``scale`` are the mean and standard deviation of each coordinate. ``two_valued`` coordinates
-    have no square, because it would be an affine function of the coordinate. ``size`` multiplies
-    all features.
+    Pass no argument except ``degree``, because the policy computes the others. ``degree`` 0 is only
+    the constant, 1 adds the coordinates, and 2 (for up to ten coordinates) adds squares and
+    products. ``center`` and ``scale`` are the mean and standard deviation of each coordinate.
+    ``two_valued`` lists the coordinates without a square, which would be an affine function of the
+    coordinate. ``size`` is the constant by which all features are multiplied.
 
     Examples
     --------
@@ -285,7 +285,7 @@ class Custom:
     Parameters
     ----------
     function : callable
-        Takes a context, which is a float64 array of shape (context_dim,) that it may modify, and
+        Takes a context, which is a float64 array of shape (context_dim,), and may modify it;
         returns a fixed number of values with a Euclidean norm of at most one.
     n_features : int, optional
         The number of values that the function returns; by default determined by calling it with a

@@ -53,7 +53,7 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
         return np.zeros(self.n, dtype=np.bool_) if labelled is None else labelled
 
     def answer(self, code: int) -> Any:
-        """Return the answer of a code ≥ 0."""
+        """Return the answer that a code ≥ 0 stands for."""
         return code if self.values is None else self.values[code]
 
 
@@ -65,9 +65,9 @@ def make_chunk(
     encoding: Encoding,
     normalise: bool = False,
 ) -> tuple[Chunk, Family | None]:
-    """Return validated rows as arrays, and the family of all outputs so far.
+    """Return validated rows as arrays, and the family (number or text) of all outputs so far.
 
-    ``expected`` is the family of the outputs in earlier rows, None if there were none. Raises
+    ``expected`` is the family of the outputs in earlier rows; None if there were none. Raises
     `InvalidLogError` for invalid cells.
     """
     problems = Problems(file, batch.first, batch.lines)
@@ -232,7 +232,7 @@ def _right(
 ) -> tuple[Bools, Bools]:
     """Return which arms were right, and for which arms that is known; both (n, K).
 
-    A label evaluates every arm that answered, a column ``right.<arm>`` a single arm. A log may
+    A label evaluates every arm that answered, a column ``right.<arm>`` only its arm. A log may
     have both if they agree.
     """
     evaluated = (codes >= 0) & (labels >= 0)[:, None]
@@ -328,7 +328,7 @@ def normalise(answer: Any) -> str:
 
 
 def normalised_cells(batch: RowBatch, name: str) -> Cells:
-    """Return a column of answers as normalised texts; blank ones are missing."""
+    """Return a column of answers as normalised texts; blank texts count as missing."""
     invalid = batch.cells(name, "answer").invalid.items()
     cells = batch.cells(name, "text")
     texts = [normalise(text) for text in cells.texts]
@@ -340,7 +340,7 @@ def normalised_cells(batch: RowBatch, name: str) -> Cells:
 
 
 def without_blanks(cells: Cells, answered: Bools) -> Cells:
-    """Return a column in which blank texts are missing, like empty cells in CSV.
+    """Return a column in which blank texts count as missing, like empty cells in CSV.
 
     In rows where ``answered`` is true, the column ``stop`` records that the arm answered, so a
     blank text is its answer.

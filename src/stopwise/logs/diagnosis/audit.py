@@ -46,8 +46,8 @@ def read_audit(cascade: Cascade, predicted: Floats, wrong: Bytes, added: int = 0
 def gain_on_disagreement(labelled: Sample, pair: int, i: int, j: int) -> Interval | None:
     """Return E[1{j right} − 1{i right} | i and j disagree]; None with fewer than 30 such rows.
 
-    The spread is computed with one more row of each sign, so that identical rows do not give a
-    zero-width interval.
+    The spread is computed with two extra rows, a gain of +1 and one of −1, so that identical rows
+    do not give a zero-width interval.
     """
     rows = labelled.take(labelled.differ[:, pair] == 1)
     if rows.n < ENOUGH:
@@ -60,16 +60,19 @@ def gain_on_disagreement(labelled: Sample, pair: int, i: int, j: int) -> Interva
 def plan_labels(cascade: Cascade, rows: Sample, labelled: Sample, stops: Ints) -> LabelPlan:
     """Return how many more labels are needed to compare two arms, and the rows to label.
 
-    Arm j is worth its extra cost over arm i if p_ij·gain ≥ C_j − C_i, so the required gain is
-    (C_j − C_i)/p_ij. Arm j is the deepest arm that can be worth its cost on all rows
-    (`worthwhile`). Arm i is the best cheaper arm according to the labels; without labels, it is the
-    deepest `worthwhile` arm before j. If only the first arm can be worth its cost, that arm is
-    compared with the rule, which stops the rows at ``stops``.
+    Arm j is worth its extra cost over arm i if p_ij·gain ≥ C_j − C_i, where p_ij is the share of
+    rows in which the two arms disagree and gain is `gain_on_disagreement`. The required gain r is
+    therefore (C_j − C_i)/p_ij. Arm j is the deepest arm that can be worth its cost on all rows
+    (`worthwhile`). Arm i is the best cheaper arm according to the labels; with fewer than 30
+    labelled rows, it is the deepest `worthwhile` arm before j. If only the first arm can be
+    worth its cost, that arm is compared with the rule, which stops the rows at ``stops``.
 
-    A gain is between −1 and 1, so n rows in which the two answers differ estimate it to within
-    1.96/√n or better. Until the gain is estimated, n is such that this distinguishes the required
-    gain from 0: n = (1.96/needed)², and at least 30. Labels are drawn where any arms disagree, so
-    that they serve every pair.
+    The gain is between −1 and 1, so its 95 % interval from n rows in which the two answers differ
+    has a half-width of at most 1.96/√n. Before the gain can be estimated, n is chosen so that this
+    is at most r: n = (1.96/max(r, 0.02))², and at least 30. Afterwards, n is chosen so that the
+    half-width is at most the distance between the estimate and r, or 0.02 if they are closer than
+    that. Labels are drawn from all rows in which any arms disagree, so that they serve every pair.
+    No labels are needed if r exceeds 1.
     """
     rates = rows.differ.mean(axis=0)
     arms = worthwhile(cascade, rates)
@@ -104,8 +107,8 @@ def plan_labels(cascade: Cascade, rows: Sample, labelled: Sample, stops: Ints) -
 def worthwhile(cascade: Cascade, rates: Floats) -> list[int]:
     """Return the arms that can be the best fixed depth, by the disagreement rate of each pair.
 
-    Arm j cannot be the best if C_j − C_i exceeds its rate of disagreement with some arm i < j,
-    because it corrects an answer only by disagreeing with it.
+    Arm j cannot be the best if C_j − C_i exceeds the rate at which it disagrees with some arm
+    i < j, because arm j corrects an answer of arm i only by disagreeing with it.
 
     Examples
     --------
@@ -118,7 +121,7 @@ def worthwhile(cascade: Cascade, rates: Floats) -> list[int]:
 
 
 def _differs_from_first(cascade: Cascade, rows: Sample, stops: Ints) -> Bools:
-    """Return in which rows the answer at the stop differs from the first arm's."""
+    """Return in which rows the answer at the stop differs from that of the first arm."""
     pairs = cascade.pairs()
     columns = [pairs.index((0, j)) for j in range(1, cascade.n_arms)]
     differs = np.column_stack([np.zeros(rows.n, dtype=np.uint8), rows.differ[:, columns]])
