@@ -1,8 +1,9 @@
 """Normal forms of text answers, for comparing them.
 
 The stopping rule requires an equivalence relation: if arms i and j agree, both are right or both
-are wrong, so error_i − error_j ≤ P(i and j disagree). Equality of normal forms is one. Similarity
-is not, because it is not transitive: of two similar answers, one may be right and the other wrong.
+are wrong, so error_i − error_j ≤ P(i and j disagree). Equality of normal forms is such a
+relation. Similarity is not, because it is not transitive: of two similar answers, one may be right
+and the other wrong.
 """
 
 import re

@@ -32,17 +32,19 @@ class Decisions(Protocol):
         ...
 
     def give(self, output: Hashable, revealed: tuple[float, ...]) -> Iterable[Any]:
-        """Record the output of that arm and the numbers it reveals; return the steps to execute.
+        """Record the output of the arm from `next` and the numbers that the arm reveals.
 
-        An `InvalidInputError` means that the answer cannot be used, so the stage has failed.
+        Returns the steps to execute. Raises `InvalidInputError` if the answer cannot be used; the
+        stage then counts as failed.
         """
         ...
 
 
 class RoundLoop:
-    """One round: calls the stages chosen by ``decisions`` until they stop or a stage fails.
+    """One round: calls the stages chosen by ``decisions`` until none is chosen or a stage fails.
 
-    ``instead`` is the call that the error for an async stage recommends; None if steps are awaited.
+    If steps are awaited, ``instead`` is None. Otherwise, async stages are rejected, and ``instead``
+    is the call that the error recommends.
     """
 
     def __init__(
@@ -149,7 +151,7 @@ def stages_for(
     canonical: Callable[[Any], Hashable] | None = None,
     timeout: float | None = None,
 ) -> tuple[Stage, ...]:
-    """Return a `Stage` for every arm, with defaults filled in; raises if they do not match.
+    """Return a `Stage` for every arm, with defaults filled in; raise if stages do not fit arms.
 
     ``reveal`` is whether stages may reveal numbers; ``canonical`` and ``timeout`` are the defaults.
     """
@@ -169,7 +171,7 @@ def stages_for(
         if stage.reveals is not None and not reveal and i < len(names) - 1:
             raise InvalidParameterError(
                 f"stage {name!r} reveals numbers, but the policy expects the complete context at "
-                "the start; create the policy with reveals=[…], how many numbers each arm reveals"
+                "the start; give the policy reveals=[…], the count of numbers from each arm"
             )
         complete.append(
             replace(

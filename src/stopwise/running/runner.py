@@ -55,7 +55,7 @@ class RoundLog(Protocol):
 class Runner:
     """Runs the stages of a cascade until a policy stops, and lets the policy learn.
 
-    In each round the policy decides whether to run the next arm. The arm's stage answers, and the
+    In each round, the policy decides arm by arm whether to go on. The arm's stage answers, and the
     numbers it reveals are added to the context. When the policy stops or a stage fails, the round
     is written to the log, and the policy learns from the arms that answered.
 
@@ -75,7 +75,7 @@ class Runner:
     context : callable, optional
         case → the numbers available before the first arm. Default: the case itself.
     canonical : callable, optional
-        Default ``canonical`` of stages; also applied to answers passed to `label`.
+        Default ``canonical`` of stages; also applied to right answers passed to `label`.
     timeout : float, optional
         Default ``timeout`` of stages, in seconds.
     log : LogWriter, optional
@@ -85,8 +85,8 @@ class Runner:
         propagates to the caller, and nothing is learned or logged (useful while you write stages).
     on_label_request : callable, optional
         Called with each round that ``wants_label``, after the policy has learned from it. Pass the
-        right answer to `label`, immediately or later. Exceptions are logged (logger
-        ``stopwise.runner``) and do not affect the round.
+        right answer to `label`, immediately or later. Exceptions that the callback raises are
+        logged (logger ``stopwise.runner``) and do not affect the round.
     tracer : opentelemetry.trace.Tracer, optional
         Creates a span for each round and for each stage call.
 
@@ -176,7 +176,7 @@ class Runner:
 
         Nothing runs until you iterate over the result. The rows of a data frame (pandas or polars)
         are passed as tuples; ``id_of`` maps a case to the id of its round. If a context is invalid,
-        `InvalidContextError` names the number of the case; earlier rounds are complete.
+        `InvalidContextError` states the number of the case; the rounds before it are complete.
         """
         for number, case in enumerate(_rows(cases), 1):
             with _named_case(number):
@@ -228,8 +228,8 @@ class Runner:
 
         ``answer`` is the right answer in the form of a stage's answer; the runner's ``canonical``
         is applied to it. If only stages have a ``canonical``, the answer is rejected, because the
-        runner cannot choose one of them. Alternatively, ``right`` has one bool per arm that
-        answered: whether it was right (see `Policy.label`).
+        runner cannot choose one of them. Alternatively, ``right`` states for each arm that
+        answered whether its answer was right (see `Policy.label`).
         """
         canonical = None if answer is None else self._canonical_label(answer)
         with self.lock:

@@ -40,14 +40,15 @@ class Stage:
     name : str, optional
         Default: the name of the arm.
     reveals : callable, optional
-        answer → numbers added to the context for later arms (a lab value, a confidence); always
-        the same count. Not called for the last arm.
+        answer → numbers added to the context for later arms (a lab value, a confidence). Their
+        count must not vary. Not called for the last arm.
     cost : callable or float, optional
         answer → the actual cost of the call; or a constant. It is only recorded: decisions use the
         costs of the cascade.
     timeout : float, optional
         Seconds after which the stage counts as failed. An async stage is then cancelled. A sync
-        stage continues in its thread, because Python cannot stop it; prefer a timeout inside it.
+        stage continues in its thread, because Python cannot stop it; prefer a timeout of the
+        function that you call.
     canonical : callable, optional
         answer → hashable value to compare with the other arms. Default: the answer itself.
 
@@ -175,7 +176,7 @@ def prediction(estimator: Estimator) -> Call:
     """Return the function from a case to the prediction of an estimator."""
     if is_async(estimator.predict):
         raise InvalidParameterError(
-            "`predict` is async; pass an async function of a case, which awaits `predict`"
+            "`predict` is async; pass an async function that takes a case and awaits `predict`"
         )
     return lambda case: _single_prediction(estimator.predict([case]))
 
@@ -183,7 +184,9 @@ def prediction(estimator: Estimator) -> Call:
 def _single_prediction(predictions: Any) -> Any:
     """Return the prediction for a table of one row as plain Python values."""
     if len(predictions) != 1:
-        raise ValueError(f"got {len(predictions)} predictions for one case")
+        raise ValueError(
+            f"`predict` must return one value per row, got {len(predictions)} for one row"
+        )
     value = np.asarray(predictions)[0].tolist()
     if isinstance(value, list):  # the row of a two-dimensional array of predictions
         values = cast(list[Any], value)
@@ -199,7 +202,7 @@ def is_async(run: object) -> bool:
 
 
 def ask(run: Call, case: Any, timeout: float | None) -> Any:
-    """Call a stage and wait for its answer; raises TimeoutError if it is late.
+    """Call a stage and wait for its answer; raise TimeoutError if the answer is late.
 
     Without a timeout the stage runs in this thread. With a timeout it runs in a separate daemon
     thread, which continues after the timeout, because Python cannot stop it.

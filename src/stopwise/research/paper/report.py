@@ -46,9 +46,9 @@ Row: TypeAlias = Mapping[str, str | float | int | None]  # a row of a file in nu
 class Report(msgspec.Struct, frozen=True):
     """The content of a report.
 
-    ``command`` reproduces the numbers. ``settings`` contains names and explanations, in the order
-    of the verdict columns. ``scale`` states the number of rounds and repetitions. ``quick`` is true
-    if there are too few repetitions to decide every claim.
+    ``command`` reproduces the numbers. ``settings`` contains the name and the explanation of each
+    parameter setting, in the order of the verdict columns. ``scale`` states the number of rounds
+    and repetitions. ``quick`` is true if there are too few repetitions to decide every claim.
     """
 
     title: str
@@ -76,7 +76,10 @@ def tally(*sections: Section) -> dict[Verdict, int]:
 
 
 def headline(report: Report) -> str:
-    """Return a summary of the exhibits and verdicts; most claims are tested in two settings."""
+    """Return a sentence with the number of exhibits, tests and verdicts.
+
+    A claim that is tested in two settings counts as two tests.
+    """
     counts = tally(*report.sections)
     exhibits = plural(len(report.sections), "table or figure", "tables and figures")
     tests = plural(sum(counts.values()), "test")

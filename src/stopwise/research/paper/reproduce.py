@@ -73,7 +73,7 @@ def reproduce(
     executor, jobs, address
         As in `make_executor`.
     seed : int
-        The seed of the first repetition; the others use the seeds after it.
+        The seed of the first repetition; each further repetition uses the next seed.
     progress : callable
         Called as ``progress(stage, done, total)``.
     command : str

@@ -85,8 +85,8 @@ class Exhibit(msgspec.Struct, frozen=True):
 def verdict(difference: Interval) -> Verdict:
     """Return the verdict on the claim that a difference is above zero.
 
-    The test uses the 95 % interval, or the 99.9 % interval for fewer than 20 runs, because
-    Student's interval for few values relies on normality and there are many verdicts.
+    The test uses the 95 % interval. For fewer than 20 runs, it uses the 99.9 % interval, because
+    Student's interval for few values relies on normality and a report contains many verdicts.
     """
     assert difference.n is not None  # set by `paired_difference`
     if difference.n < FEW:

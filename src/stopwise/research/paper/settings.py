@@ -20,8 +20,9 @@ SETTING_FREE = {
 class ParameterSetting(msgspec.Struct, frozen=True):
     """Parameters of the contextual policies.
 
-    ``sigma`` is σ of the radius. The features are polynomials of the highest degree (at most the
-    paper's) whose forced rounds take at most ``forced_share`` of all rounds, or else of degree one.
+    ``sigma`` is the σ in the radius. The features are polynomials. Their degree is the highest, up
+    to the paper's, at which forced rounds take at most ``forced_share`` of all rounds; if there is
+    no such degree, it is one.
     """
 
     name: str
@@ -30,13 +31,16 @@ class ParameterSetting(msgspec.Struct, frozen=True):
     forced_share: float
 
     def features(self, environment: EnvironmentSpec) -> Polynomial:
-        """Return the features for an environment; outcomes do not influence their degree."""
+        """Return the features for an environment; their degree does not depend on outcomes."""
         return _features(environment, self.forced_share)
 
     def policies(
         self, environment: EnvironmentSpec, *, supervised: bool = False
     ) -> dict[str, PolicySpec]:
-        """Return USS-PD and the policies compared with it in every plot, by label."""
+        """Return USS-PD and the policies that every plot compares with it, by label.
+
+        ``supervised`` adds the learner that receives labels.
+        """
         features = self.features(environment)
         ridge = {"ridge": choices.RIDGE}
         radius = {"delta": choices.DELTA, "sigma": self.sigma, "kappa": choices.KAPPA, **ridge}

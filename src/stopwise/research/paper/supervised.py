@@ -39,7 +39,10 @@ def _claims(evidence: ClaimEvidence, setting: str) -> list[Claim]:
 
 
 def _gap(evidence: ClaimEvidence, setting: str, part: tuple[float, float]) -> list[float]:
-    """Return USS-PD's excess regret per round in a fifth of the rounds, one value per seed."""
+    """Return USS-PD's regret per round minus the supervised learner's, one value per seed.
+
+    Only the rounds of ``part``, a fifth of all rounds, count.
+    """
     without = evidence.added(setting, INSTANCE, "USS-PD", part=part)
     with_labels = evidence.added(setting, INSTANCE, "supervised", part=part)
     return [(a - b) / (0.2 * choices.ROUNDS) for a, b in zip(without, with_labels, strict=True)]

@@ -13,7 +13,7 @@ from stopwise.research.theory.dominance import arm_margins
 
 
 class Family(NamedTuple):
-    """The instances of a data set, with the paper's fractions and the tolerance of the claim."""
+    """The instances of a data set, the fractions printed in the paper, and the tolerance."""
 
     table: str
     title: str
@@ -55,7 +55,7 @@ def contexts_of(environment: EnvironmentSpec) -> Batch:
 
 
 def margins_of(environment: EnvironmentSpec) -> tuple[float, float]:
-    """Return ξ and ξ_K, the margin for the last arm."""
+    """Return ξ, the minimum margin over all arms, and ξ_K, the margin for the last arm."""
     batch = contexts_of(environment)
     cascade = build_environment(environment).cascade
     margins = arm_margins(cascade, batch.disagreement, batch.optimal)
@@ -108,10 +108,10 @@ def _optimal_table() -> Table:
 
 
 def _claim(family: Family) -> Claim:
-    """Test whether every fraction is within the tolerance of the paper's fraction.
+    """Test whether every fraction differs from the printed one by at most the tolerance.
 
-    The arms' regularisation was fitted to these fractions, so the claim is only that such a fit
-    exists.
+    The arms' regularisation was fitted to the printed fractions, so the claim is only that such a
+    fit exists.
     """
     fractions = list(zip(_fractions(family), family.printed, strict=True))
     worst = max(abs(ours - paper) for ours, paper in fractions)

@@ -30,14 +30,14 @@ def forced_rounds_bound(
 ) -> float:
     """Return how many forced rounds make λ_min(V) ≥ 2λ for all pairs with high probability.
 
-        m = C·(d' + ln(K²/2δ))/λ_Σ² + 4λ/λ_Σ
+        m = C·(d' + ln(K²/(2δ)))/λ_Σ² + 4λ/λ_Σ
 
     With the default λ = ½, this is the paper's m for USS-PD (before Theorem 2); with other values,
     it is the m' of USS-PD-λI (appendix). `USSPD` with ``forced_rounds="auto"`` checks λ_min(V)
     directly instead.
 
-    ``min_eigenvalue`` is λ_Σ, the smallest eigenvalue of E[Φ_ij(X)Φ_ij(X)ᵀ] over all pairs, which
-    is at most 1/d'. C is a universal constant whose value is unknown; 1 is a placeholder.
+    ``min_eigenvalue`` is λ_Σ, the smallest eigenvalue of E[Φ_ij(X)Φ_ij(X)ᵀ] over all pairs; λ_Σ is
+    at most 1/d'. C is a universal constant whose value is unknown; 1 is a placeholder.
 
     Examples
     --------
@@ -87,29 +87,29 @@ def regret_bound(
 ) -> float:
     """Return the paper's bound on the regret of USS-PD, or of USS-PD-λI if ``lam`` is passed.
 
-        R_max·[m + Σ_{h=2..K} (((C₁√d' + C₂√ln(K²/2δ))/λ_Σ)² + 8/λ_Σ·(k_μ·radius_T/ξ_h)²)]
+        R_max·[m + Σ_{h=2..K} (((C₁√d' + C₂√(ln(K²/(2δ))))/λ_Σ)² + (8/λ_Σ)·(k_μ·r_T/ξ_h)²)]
 
-    The paper claims that it holds with probability at least 1 − 2δ under contextual weak dominance
-    (Theorem 2; appendix). The radius is α, or β with λI; k_μ = ¼ is the maximum slope of μ. This is
-    the form derived in the proofs, which differs from the one in the theorem
-    (``docs/theory-regret.md``). The proofs have gaps, so use the bound for growth rates, not for
-    values.
+    According to the paper, the bound holds with probability at least 1 − 2δ under contextual weak
+    dominance (Theorem 2; appendix). r_T is the radius after T rounds, which is α for USS-PD and β
+    for USS-PD-λI; k_μ = ¼ is the maximum slope of μ. The formula is the one that the proofs derive;
+    the theorem states a different one (``docs/theory-regret.md``). The proofs have gaps, so use the
+    bound for growth rates, not for values.
 
     Parameters
     ----------
     rounds : float
-        T.
+        T, the number of rounds.
     n_features, n_arms, delta, sigma, kappa, lam, S
         As in `USSPD` and `USSPDRidge`.
     min_eigenvalue, C : float
         As in `forced_rounds_bound`.
     dominance_margin : float or array_like of shape (K−1,)
-        ξ for all arms, or ξ_h for h = 2 … K, as returned by `arm_margins`.
+        ξ for all arms, or one ξ_h for every arm except the first, as returned by `arm_margins`.
         Must be positive; infinite for an arm that is never deeper than the best.
     R_max : float
         The largest possible regret of a round (see `largest_regret`).
     C1, C2 : float
-        Universal constants whose values are unknown.
+        Universal constants whose values are unknown; 1 is a placeholder.
 
     Examples
     --------
@@ -142,5 +142,5 @@ def regret_bound(
 
 
 def _union(n_arms: int, delta: float) -> float:
-    """Return ln(K²/2δ), the term of a union bound over all pairs."""
+    """Return ln(K²/(2δ)), the term of a union bound over all pairs."""
     return math.log(n_arms**2 / (2.0 * delta))

@@ -34,11 +34,11 @@ def dominance_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayL
 
 
 def arm_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> Floats:
-    """Return ξ_h for h = 1 … K−1, the minimum margin over arm h where the best arm is shallower.
+    """Return ξ_h for every arm h but the first: the minimum margin over h of a shallower best arm.
 
         ξ_h = min over contexts with i* < h of (C_h − C_i* − p_{i*h}(x))     (the paper, Theorem 2)
 
-    The regret bounds depend on ξ_h. It is infinite for an arm that is never deeper than the best.
+    The regret bounds depend on ξ_h. It is infinite if arm h is never deeper than the best arm.
 
     Examples
     --------
@@ -56,8 +56,8 @@ def arm_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -
 def dominance_margin(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> float:
     """Return ξ, the minimum of ξ(x) over these contexts.
 
-    If ξ is positive, they satisfy contextual weak dominance (CWD). The paper takes the infimum over
-    all contexts, which is at most the minimum over a sample.
+    If ξ is positive, these contexts satisfy contextual weak dominance (CWD). The paper takes the
+    infimum over all possible contexts, which is at most the minimum over a sample.
     """
     return float(arm_margins(cascade, disagreement, optimal).min())
 
@@ -67,9 +67,9 @@ def first_candidates(cascade: Cascade, disagreement: ArrayLike) -> Ints:
 
         min B,   B = {i : C_j − C_i > p_ij(x) for all j > i} ∪ {K}        (the paper, Lemma 2)
 
-    Under weak dominance it is the optimal arm; otherwise it may be too deep, but never too shallow.
-    It depends only on disagreement, not on error rates. `can_be_optimal` returns in which contexts
-    weak dominance can hold.
+    K is the last arm. Under weak dominance, min B is the optimal arm; otherwise it may be too deep,
+    but never too shallow. It depends only on disagreement, not on error rates. `can_be_optimal`
+    returns in which contexts weak dominance can hold.
 
     Examples
     --------
@@ -83,15 +83,16 @@ def first_candidates(cascade: Cascade, disagreement: ArrayLike) -> Ints:
 
 
 def can_be_optimal(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> Bools:
-    """Return for every context whether some labels make arm i* at least as good as shallower arms.
+    """Return for every context whether arm i* can be at least as good as every shallower arm.
 
         C_i* − C_l ≤ p_{l i*}(x) for all l < i*        (the paper, below its Lemma 1)
 
-    If C_i* − C_l > p_{l i*} for some l, arm l beats i* for any labels, as γ_l − γ_i* ≤ p_{l i*}.
-    Otherwise, no shallower arm beats i* if the label is the answer of i*, because then γ_i* = 0 and
-    γ_l = p_{l i*}.
-    With i* from `first_candidates`: if this holds, some labels make i* optimal with weak dominance;
-    if not, no labels satisfy weak dominance.
+    If the condition fails for an arm l, that arm beats i* for any labels, as γ_l − γ_i* ≤ p_{l i*}.
+    If it holds for all l, no shallower arm beats i* when the label is the answer of i*, because
+    then γ_i* = 0 and γ_l = p_{l i*}.
+
+    Suppose that i* comes from `first_candidates`. Where the condition holds, some labels make i*
+    optimal with weak dominance; elsewhere, no labels satisfy weak dominance.
 
     Examples
     --------

@@ -46,9 +46,8 @@ def pseudo_regret(
 ) -> Floats:
     """Return ``|C_I − C_i*| + p_{i* I}`` of every round, an upper bound on its regret.
 
-    For environments without error rates (the paper, caption of the figure on the realizable
-    setting). ``disagreement`` is (n, K, K); only the upper triangle is
-    used.
+    It is used for environments without error rates (the paper, caption of the figure on the
+    realizable setting). ``disagreement`` has shape (n, K, K); only the upper triangles are used.
 
     Examples
     --------
@@ -64,11 +63,12 @@ def pseudo_regret(
 def signed_pseudo_regret(
     cascade: Cascade, disagreement: Floats, optimal: ArrayLike, stops: ArrayLike
 ) -> Floats:
-    """Return ``C_I − C_i* + p_{i* I}`` of every round, the tighter upper bound on its regret.
+    """Return ``C_I − C_i* + p_{i* I}`` of every round, an upper bound on its regret.
 
-    The paper's text on the realizable setting uses this definition, which credits the cost saved by
-    stopping early. It equals the regret if the label is the answer of arm i*, and is not negative
-    if i* can be optimal (`can_be_optimal`).
+    The bound is at most that of `pseudo_regret`, because it credits the cost saved by stopping
+    early. The paper's text on the realizable setting uses this bound. It equals the regret if
+    the label is the answer of arm i*, and is not negative if i* can be optimal (see
+    `can_be_optimal`).
 
     Examples
     --------

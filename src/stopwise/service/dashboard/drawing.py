@@ -28,7 +28,7 @@ def element(tag: str, *content: str, **attributes: str | int) -> Markup:
 
 
 def _shape(tag: str, names: str, kind: str, *positions: float, title: str = "") -> Markup:
-    """Return a shape; positions are fractions of the area, which it fills by default."""
+    """Return a shape; positions are fractions of the area, and by default the shape fills it."""
     pairs = zip(names.split(), positions or (0, 1, 0, 1), strict=True)
     attributes = {name: _percent(position) for name, position in pairs}
     return element(tag, title, class_=kind, **attributes)
@@ -120,7 +120,7 @@ def cost_chart(periods: Sequence[Period], cumulative: Sequence[float], *, saved:
 
 
 def _change_marks(periods: Sequence[Period], width: float) -> list[Markup]:
-    """Return a line at every period in which a disagreement changed."""
+    """Return a line at every period with a change in disagreement."""
     marks: list[Markup] = []
     for k, period in enumerate(periods):
         if period.changes:
@@ -135,7 +135,7 @@ def _title(period: Period, text: str) -> Markup:
 
 
 def pair_interval(pair: Pair, top: float) -> Markup:
-    """Draw a pair's share of disagreements with its interval and the cost gap."""
+    """Draw how often a pair disagreed, the interval of that share, and the pair's cost gap."""
     share = pair.share
     gap = pair.gap / top
     value, low, high = (min(v / top, 1) for v in (share.value, share.low, share.high))
@@ -149,7 +149,7 @@ def pair_interval(pair: Pair, top: float) -> Markup:
 
 
 def share_top(pairs: Iterable[Pair]) -> float:
-    """Return the upper end of the disagreement scale that all pairs share, at most 1."""
+    """Return the upper end of a common disagreement scale for these pairs, at most 1."""
     values = [0.01]
     for pair in pairs:
         values.append(pair.share.high if pair.seen >= 5 else pair.share.value)
@@ -161,7 +161,7 @@ def share_top(pairs: Iterable[Pair]) -> float:
 def _chart(
     name: str, ticks: dict[float, str], body: list[Markup], css: str, periods: Sequence[Period] = ()
 ) -> Markup:
-    """Add axes to a chart: ticks at the left, start and end of the periods below."""
+    """Add axes to a chart: ticks on the left, and below it the start and end of the periods."""
     grid = [_line("rule", 0, 1, 1 - at, 1 - at) for at in ticks]
     labels = [
         element("text", text, x="100%", y=_percent(1 - at), dy=f"{0.7 * at:.2f}em")
@@ -179,7 +179,7 @@ def _chart(
 
 
 def when(time: float | None, now: float) -> Markup:
-    """Return the age of a time; because clocks differ, a time in the future is "just now"."""
+    """Return how long ago a time was; clocks differ, so a time in the future is "just now"."""
     if time is None:
         return Markup("–")
     text = "just now" if now - time < 2 else f"{span(int(now - time), 1)} ago"

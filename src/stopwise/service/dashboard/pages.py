@@ -62,7 +62,7 @@ TEMPLATES.globals.update(draw=drawing, mean_cost=views.mean_cost, version=VERSIO
 
 
 def render(template: str, **values: Any) -> str:
-    """Return the HTML of a page; without ``service``, it shows no status and does not update."""
+    """Return the HTML of a page; without ``service``, the page has no status and no updates."""
     defaults = {"service": None, "text": "", "unmatched": 0, "failed": ()}
     return TEMPLATES.get_template(template).render({**defaults, **values})
 
@@ -167,7 +167,7 @@ class Pages:
         """Return the cascade of a request; raise if the request's key may not access it."""
         name = request.params["name"]
         if scope is not None and request.key is not None and not request.key.allows(scope):
-            raise Forbidden(f"this page shows outputs, which requires a key with the scope {scope}")
+            raise Forbidden(f"this page shows outputs and requires a key with the scope {scope!r}")
         if not _visible(request, name):
             raise UnknownCascade(name)
         return self._service.state.cascade(name)

@@ -35,7 +35,7 @@ class Period(msgspec.Struct, frozen=True):
 
     @property
     def rounds(self) -> int:
-        """Rounds that stopped."""
+        """The number of rounds that stopped."""
         return sum(self.stops)
 
 
@@ -45,15 +45,15 @@ class Proxied(msgspec.Struct, frozen=True):
     Attributes
     ----------
     in_shadow : bool
-        Whether it is in shadow mode.
+        Whether the cascade is in shadow mode.
     answered_by : str
         The stage that answers every request in shadow mode.
     revealed : tuple of str
         Names of the numbers that an answer adds to the context.
     least_rounds : int
-        Minimum rounds in shadow mode for an estimate of the saving.
+        How many rounds in shadow mode an estimate of the saving requires.
     report : callable
-        Returns the latest estimate; None before the first.
+        Returns the latest estimate of the saving; None before the first estimate.
     """
 
     in_shadow: bool
@@ -79,7 +79,7 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 def mean_cost(stops: Sequence[int], cumulative: Sequence[float]) -> float | None:
-    """Return the mean cost of rounds by how many stopped at each arm; None without rounds."""
+    """Return the mean cost of a round, given how many stopped at each arm; None without rounds."""
     total = sum(n * cost for n, cost in zip(stops, cumulative, strict=True))
     return total / sum(stops) if any(stops) else None
 
@@ -184,13 +184,13 @@ def labels_page(name: str, requests: WantedLabels, names: Sequence[str]) -> Valu
 
 
 def unmatched(cascade: ServedCascade) -> int:
-    """Return how many of the latest labels in a row match no arm; 0 below `UNMATCHED_LIMIT`."""
+    """Return how many of the latest labels, in a row, match no arm; 0 below `UNMATCHED_LIMIT`."""
     count = cascade.counts.unmatched_labels
     return count if count >= UNMATCHED_LIMIT else 0
 
 
 def recent_round(recent: RecentDecision) -> Values:
-    """Return the values for a recent round, with its `MAX_EVIDENCE` closest comparisons."""
+    """Return the values for a recent round, with its closest comparisons (`MAX_EVIDENCE`)."""
     comparisons = recent.evidence()
     closest = sorted(comparisons, key=lambda e: (e.first != recent.stop, e.gap - e.repair))
     evidence = sorted(closest[:MAX_EVIDENCE], key=lambda e: (e.first, e.second))
@@ -234,7 +234,7 @@ def shadow_health(cascade: ServedCascade, proxied: Proxied | None) -> tuple[str,
 
 
 def exploration(cascade: ServedCascade) -> str:
-    """Return the condition that ends forced exploration; "" if it has ended."""
+    """Return until when exploration is forced, as a phrase; "" if forced exploration has ended."""
     policy = cascade.policy
     if not isinstance(policy, PairwisePolicy):
         return ""

@@ -62,12 +62,12 @@ class RecentDecision(msgspec.Struct, frozen=True):
         return self.reason if isinstance(self.reason, str) else str(cheap_evidence(self.reason))
 
     def evidence(self) -> tuple[PairEvidence, ...]:
-        """Return the comparisons behind the decision; none after a snapshot or for a batch."""
+        """Return the comparisons behind the decision; empty for a batch or a restored decision."""
         return () if isinstance(self.reason, str) else cheap_evidence(self.reason).evidence
 
 
 def cheap_evidence(decision: Decision) -> Decision:
-    """Return a decision with evidence from its proof only, which needs no pass over the history."""
+    """Return a decision whose evidence comes from its proof, without a pass over the history."""
     return msgspec.structs.replace(decision, exact_evidence=False)
 
 
@@ -99,14 +99,17 @@ class ServedCascade:
             self.policy.watch(self._log_change)
 
     def work(self, rounds: int, *, evidence: bool = False) -> float:
-        """Return the maximum number of multiplications for a request: one pass over the history."""
+        """Return the maximum number of multiplications for opening this many rounds.
+
+        All decisions together take at most one pass over the history.
+        """
         per_row = float(len(self.arms.pairs()) * self._n_features() ** 2)
         decisions = per_row * (self.ledger.learned + rounds)
         return decisions + EVIDENCE_WORK * rounds if evidence else decisions
 
     @property
     def label_counts(self) -> LabelCounts:
-        """The counts of labels that the policy requested; zeros if it never requests any."""
+        """The counts of labels that the policy requested; zeros for a policy that requests none."""
         if isinstance(self.policy, PairwisePolicy):
             return self.policy.labels
         return LabelCounts(requested=0, received=0, missing=0, fixed_depth=None)
@@ -398,7 +401,7 @@ class ServedCascade:
     def _new_outputs(
         self, number: int, outputs: dict[int, bytes], revealed: Floats
     ) -> dict[int, bytes]:
-        """Return the outputs not reported before; raise if others differ from earlier reports."""
+        """Return the outputs not reported before; raise if a repeated output differs."""
         ledger = self.ledger
         if len(revealed) and not self.staged:
             message = "the stages of this cascade reveal nothing; omit revealed"
@@ -538,7 +541,7 @@ def unknown_arm(name: str, arms: Sequence[str]) -> str:
 
 
 def _label_fingerprint(label: bytes, right: list[bool] | None) -> int:
-    """Return the fingerprint of a label, whether it is a right answer or the right arms."""
+    """Return the fingerprint of a label, which is either the right answer or ``right``."""
     return fingerprint(label if right is None else bytes(right))  # these bytes are never JSON
 
 

@@ -138,5 +138,5 @@ def label_round(
 
 
 def no_change(state: State, time: float) -> CommandResult:
-    """Change nothing; the answer means that all earlier events are stored and applied."""
+    """Change nothing; once the command is answered, all earlier events are stored and applied."""
     return None, None

@@ -73,7 +73,7 @@ class Counts(msgspec.Struct):
         self.opened_total += count
 
     def opened_on(self, day: float) -> int:
-        """Return the number of rounds opened on a day; earlier days are not stored.
+        """Return the number of rounds opened on ``day``, the current day; no other days are stored.
 
         If the clock was set back, rounds of the later day are included.
         """

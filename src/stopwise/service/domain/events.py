@@ -30,8 +30,8 @@ class Opened(msgspec.Struct, frozen=True, array_like=True, tag="opened"):
     """``count`` rounds were opened, numbered from ``first``.
 
     ``stops`` has the last arm of each round, and ``rule_stops`` the arm at which the rule would
-    stop without exploration (empty if they are equal). Both are empty if stages reveal the context,
-    because the stop is then decided later.
+    stop without exploration (empty if the two are equal). Both are empty if stages reveal the
+    context, because the stop is then decided later.
     """
 
     cascade: int

@@ -152,7 +152,7 @@ class Ledger:
         return {n: requests[n] for n in requests if n >= first and at[n - first] >= self.log_start}
 
     def forget(self, log_start: int) -> None:
-        """Forget ended rounds whose events all come before ``log_start``, in whole blocks."""
+        """Forget whole blocks of ended rounds whose events all come before ``log_start``."""
         self.log_start = max(self.log_start, log_start)
         n = 0
         ended = min(self.open, default=len(self)) - self.first
@@ -167,7 +167,7 @@ class Ledger:
                 del column[: n * (self.n_arms if column is self.outputs else 1)]
 
     def digest(self, rows: int) -> bytes:
-        """Return a digest of the rounds up to a row, no matter how many are forgotten."""
+        """Return a digest of all rounds before a row; forgetting rounds does not change it."""
         digest, widths = self.forgotten, (1, 1, 1, self.n_arms, 1, 1)
         for k in range(0, rows, BLOCK):
             block = [

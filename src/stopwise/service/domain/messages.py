@@ -128,7 +128,7 @@ class BatchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """A comparison behind a decision: the cost of continuing to a later arm, and its benefit."""
+    """A comparison behind a decision: the cost and the benefit of continuing to a later arm."""
 
     first: str
     second: str
@@ -161,10 +161,10 @@ class RoundAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
         open: outputs are missing. learned: the policy has learned from the round. expired: too
         many newer rounds were open.
     arm : str
-        The name of the arm at index `stop` if that is known, otherwise at `next`; empty if the
-        round ended before any arm answered.
+        The name of the arm at index `stop`, or at index `next` while `stop` is unknown; empty if
+        the round ended before any arm answered.
     cost : float
-        The cost of all arms up to `stop` if that is known, otherwise of those that have answered.
+        The cost of all arms up to `stop`; while `stop` is unknown, of the arms that have answered.
     stop : int
         The index of the last arm to run, from 0. If stages reveal the context, it is absent until
         the policy has decided to stop.
@@ -203,8 +203,8 @@ class OutputsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     outputs : list or dict
         A list in the order of the arms (null: not yet available), or an object by arm name. Outputs
-        are any JSON values, compared by equality. If one is longer than 1,024 bytes, only its hash
-        is stored.
+        are any JSON values, compared by equality. Of an output longer than 1,024 bytes, only the
+        hash is stored.
     revealed : list of float
         The numbers that the arm adds to the context, if stages reveal it.
     final : bool

@@ -25,9 +25,9 @@ class State:
     """The cascades after some number of events.
 
     A replica may follow only some cascades; the state then has only the specs of the others. With
-    ``isolate_failures``, an event that cannot be applied marks only its own cascade as failed. The
-    later events of that cascade are skipped, and requests to it rejected, until it is followed
-    again.
+    ``isolate_failures``, an event that cannot be applied marks only the cascade it is about as
+    failed. Until that cascade is followed again, its later events are skipped, and requests to it
+    are rejected.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class State:
         return name not in self.failed and (self.follows is None or name in self.follows)
 
     def fail(self, name: str, error: Exception) -> None:
-        """Disable a cascade, which may be partly changed, until it is followed again."""
+        """Disable a cascade until it is followed again; an event may have been applied in part."""
         if name in self.cascades:
             self.failed[name] = error
             if self.follows is not None:
                 self.follows.setdefault(name, time.monotonic())
 
     def follow(self, cascade: ServedCascade) -> None:
-        """Follow a cascade whose events up to `position` have all been applied to it."""
+        """Follow a cascade to which all its events up to `position` have been applied."""
         name = cascade.spec.name
         cascade.status = self.order[cascade.index].status
         self.order[cascade.index] = self.cascades[name] = cascade

@@ -182,7 +182,7 @@ class App:
         """Hook that runs once the server accepts requests; an exception stops the service."""
 
     async def abort(self) -> None:
-        """Cancel requests in flight and reject new ones; all get a 503 response."""
+        """Cancel requests in flight and reject new ones; both get a 503 response."""
         self._stopping = True
         requests = list(self._in_flight)
         for request in requests:
