@@ -25,7 +25,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
     disagreement, disagreement_ucb : float
         p̂_ij(x), the estimated probability that the arms' outputs differ, and p̃_ij(x), its upper
         bound, which the rule compares with the gap. For `USSAnchor`, both are differences in
-        disagreement rates; for `research.Supervised`, differences in error rates.
+        disagreement with the last arm; for `research.Supervised`, differences in error rates.
     gap_won : bool
         Whether continuing costs more than it could correct (gap > p̃·gain), either directly or
         ``through`` an intermediate arm.
@@ -113,8 +113,8 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
         C_stop, the total cost of all arms up to the stop.
     evidence : tuple of PairEvidence
         The comparisons of every arm up to the stop with every deeper arm. Until the policy learns
-        again, they contain exact estimates; afterwards, the estimates that proved the decision.
-        Empty for forced exploration and for policies that do not compare pairs.
+        again, they contain exact estimates; afterwards, the estimates with which the policy proved
+        the decision. Empty for forced exploration and for policies that do not compare pairs.
 
     Examples
     --------

@@ -186,7 +186,7 @@ def import_function(path: str) -> Callable[..., Any]:
     except Exception as error:  # a user's module may raise anything
         raise InvalidParameterError(
             f'cannot import {path!r} ({error}); use the form "module:function", with a module that '
-            "is installed or in the folder of this file"
+            "is installed or in the folder of the configuration file"
         ) from error
     if not callable(imported):
         raise InvalidParameterError(f"{path!r} is not callable")
@@ -194,7 +194,7 @@ def import_function(path: str) -> Callable[..., Any]:
 
 
 def load_config(file: Path, environment: Mapping[str, str], *, serves: bool = True) -> Config:
-    """Load a configuration file; raise `InvalidParameterError` that lists all its problems.
+    """Load a configuration file; if invalid, raise `InvalidParameterError` with all problems.
 
     If ``serves``, also require the upstreams' API keys in ``environment``.
     """

@@ -1,4 +1,4 @@
-"""Context features of requests and answers: a fixed number of finite values."""
+"""Context features of requests and answers: always the same number of finite values."""
 
 import math
 from collections.abc import Awaitable, Callable, Sequence

@@ -42,7 +42,7 @@ class ShadowPage:
         self._next = 0.0  # when `latest` makes a new report
 
     async def show(self, request: Request) -> Page:
-        """Return the shadow report page of a cascade; make a new report if the last is old."""
+        """Return the shadow report page of a cascade; make a new report if the last one is old."""
         name = self._pages.allowed_cascade(request, "observe").spec.name
         if name not in self._config.cascades:
             raise UnknownPath(f"the proxy does not serve cascade {name!r}")
@@ -85,6 +85,6 @@ class ShadowPage:
             if finished.status != 0:
                 reason = finished.errors.decode(errors="replace")
                 LOG.warning("shadow report failed", extra={"reason": reason})
-                raise Unavailable("the shadow report failed; see the log")
+                raise Unavailable("the shadow report failed; see the log of the proxy")
             reports = Path(folder, "report.json").read_bytes()
         return msgspec.json.decode(reports, type=list[Report])

@@ -179,7 +179,7 @@ class Relay:
             self._add(last)
 
     def fail(self, message: str) -> None:
-        """End the stream with an error event, if it has started."""
+        """End the stream with an error event, if the response has started."""
         if self.started.is_set():
             self.end(event(error_body(502, message)))
 
@@ -274,7 +274,7 @@ class StageClient:
         return self._cost(tokens, estimate)
 
     def _log_usage_error(self, problem: str) -> None:
-        """Log the problem for which usage is ignored, if any, unless it was the last one logged."""
+        """Log ``problem``, which made usage unreadable, unless it is empty or was logged last."""
         if problem and problem != self._usage_error:
             fields = {"stage": self.stage.name, "reason": problem}
             LOG.warning("usage ignored", extra=fields)

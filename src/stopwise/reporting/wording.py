@@ -62,7 +62,7 @@ def percent_interval(share: "Interval") -> str:
 
 
 def percent_and_limits(share: "Interval") -> tuple[str, str]:
-    """Write a share and its interval: "6.1 %" and "5.8 to 6.4" ("" if it has no width)."""
+    """Write a share and its interval: "6.1 %" and "5.8 to 6.4", or "" if low equals high."""
     if share.low == share.high:
         return percent(share.value), ""
     margin = 50 * (share.high - share.low)  # in percentage points

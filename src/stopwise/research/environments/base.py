@@ -51,7 +51,7 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
 class Environment(ABC):
     """A source of rounds for a cascade, with contexts of ``context_dim`` numbers.
 
-    ``name`` is its key in ``ENVIRONMENTS``.
+    ``name`` is the key of the class in ``ENVIRONMENTS``.
     """
 
     name: ClassVar[str]

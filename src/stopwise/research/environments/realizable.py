@@ -38,9 +38,9 @@ class Realizable(Environment):
 
     There are no labels. The optimal arm is defined as in the paper's Lemma 2,
     i* = min{i : C_j − C_i > p_ij(x) for all j > i}. If the correct label is the answer of i*, then
-    i* is the best arm; no labels make a deeper arm better. Contexts in which C_i* − C_l > p_{l i*}
-    for an earlier arm l are rejected, because there i* cannot be the best arm and contextual weak
-    dominance cannot hold.
+    i* is the best arm; with no labels would a deeper arm be better. Contexts in which
+    C_i* − C_l > p_{l i*} for an earlier arm l are rejected, because i* cannot be the best arm in
+    them, and contextual weak dominance cannot hold.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def _dimension(length: int, degree: int) -> int:
 
 
 def cuts(n_arms: int) -> Ints:
-    """Return one row of answers per cut: every cut of one arm, of two arms, and the empty cut.
+    """Return the answers in every cut of one arm, of two arms and of no arm, one row per cut.
 
     A *cut* is a set of arms that answer 1 while the others answer 0.
     """

@@ -33,8 +33,8 @@ def paired_difference(
 ) -> Interval:
     """Return the mean of a − b over pairs, with its Student t interval.
 
-    Runs with the same seed play the same rounds, so the difference varies much less than either
-    value. Pass two sequences in the same order, or two mappings by seed (see `finals`).
+    Runs with the same seed play the same rounds, so the differences vary much less than the
+    values. Pass two sequences in the same order, or two mappings by seed (see `finals`).
 
     Examples
     --------
@@ -94,5 +94,7 @@ def _curve(trace: "Trace", measure: Measure) -> Floats:
     curve = cast(Floats | None, getattr(trace, measure))
     if curve is None:
         reason = "has error rates" if measure == "signed" else "has no error rates"
-        raise InvalidParameterError(f"measure {measure!r} is unavailable: the environment {reason}")
+        raise InvalidParameterError(
+            f"measure {measure!r} is unavailable because the environment {reason}"
+        )
     return curve
