@@ -43,14 +43,14 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """The names of its coordinates."""
+        """The names of the coordinates that encode the column."""
         if self.kind == "category":
             return tuple(f"{self.name}={v or '(empty)'}" for v in (*self.values, "(other)"))
         gap = (f"{self.name} is empty",) if self.fill is not None else ()
         return (self.name, *gap)
 
     def numbers(self, raw: Raw) -> list[float]:
-        """Return the coordinates of a value; raises ValueError if it is invalid."""
+        """Return the coordinates of a value; raise ValueError if the value is invalid."""
         if self.kind == "category":
             indicators = [float(_category(raw) == value) for value in self.values]
             return [*indicators, float(_category(raw) not in (self.usual, *self.values))]
@@ -59,13 +59,11 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
         kind, value = _parse(raw)
         if kind != self.kind or not math.isfinite(value):
             if raw is not None:
-                raise ValueError(
-                    f"is {describe_value(raw)}; it must be {EXPECTED[self.kind]}, or drop the row"
-                )
+                raise ValueError(f"is {describe_value(raw)}; it must be {EXPECTED[self.kind]}")
             raise ValueError(
                 "is empty, but the encoding was fitted to rows without empty cells (at least the "
-                f"first {SAMPLE_ROWS:,}); fill the cell, drop the row, or move a row with an empty "
-                "cell to the top, so that empty cells are replaced with the mean"
+                f"first {SAMPLE_ROWS:,}); give it a value, or fit the encoding to a log with an "
+                "empty cell in these rows, so that the mean replaces empty cells"
             )
         value -= _parse(self.first)[1] if self.kind == "date" else 0.0
         return [value, 0.0][: len(self.coordinates)]
@@ -84,8 +82,8 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
 class Encoding(msgspec.Struct, frozen=True):
     """Encodes named values as the numbers of a context; `Log.encoding` is fitted to a log.
 
-    To save it with a policy, set ``policy.encoding = log.encoding.to_spec()``. A service accepts
-    the same spec as the ``context`` of a cascade.
+    To save an encoding with a policy, set ``policy.encoding = log.encoding.to_spec()``. A service
+    accepts the same spec as the ``context`` of a cascade.
 
     Examples
     --------
@@ -107,7 +105,7 @@ class Encoding(msgspec.Struct, frozen=True):
         return tuple(name for column in self.columns for name in column.coordinates)
 
     def vector(self, values: Mapping[str, Raw]) -> list[float]:
-        """Return the context for named values; raises `InvalidContextError` if they are invalid."""
+        """Return the context for named values; raise `InvalidContextError` if one is invalid."""
         names = {column.name for column in self.columns}
         problems: list[str] = []
         if missing := sorted(names - set(values)):
@@ -155,7 +153,7 @@ class Encoding(msgspec.Struct, frozen=True):
 
 
 def fit(batches: Iterable[RowBatch], sources: Mapping[str, str], log: str) -> Encoding:
-    """Fit an encoding to columns; reads only `SAMPLE_ROWS` rows if they are plain numbers."""
+    """Fit an encoding to columns; read only `SAMPLE_ROWS` rows if these are all plain numbers."""
     columns = [_ColumnFit(name, source) for name, source in sources.items()]
     for batch in batches:
         problems = Problems(log, batch.first, batch.lines)
@@ -270,7 +268,7 @@ def column_numbers(column: Column, batch: RowBatch, source: str, problems: Probl
 
 
 def _parse(raw: Raw) -> tuple[Kind, float]:
-    """Return the kind of a value, and its number: days for dates, NaN for categories."""
+    """Return the kind and the number of a value: days since 1970 for dates, NaN for categories."""
     text = str(raw).strip()
     if text.lower() in BOOLS:
         return "number", BOOLS[text.lower()]

@@ -206,7 +206,7 @@ def _answer(value: Any) -> str | None:
 
 
 def _text(value: Any) -> str:
-    """Return the text of a message in any of the three formats."""
+    """Return the text of a message in a format of OpenTelemetry, LiteLLM or OpenAI."""
     if isinstance(value, list):
         return "\n".join(filter(None, map(_text, cast("list[Any]", value))))
     item = _dict(value)
@@ -245,7 +245,7 @@ def _dict(value: Any) -> Json:
 def _records(
     files: Sequence[Path], summary: ImportSummary, progress: Progress
 ) -> Iterator[tuple[str, Any]]:
-    """Yield every record with its file and line."""
+    """Yield every record, preceded by its file and line as text."""
     done, size = 0, sum(path.stat().st_size for path in files)
     for path in files:
         with path.open("rb") as file, ExitStack() as cleanup:
@@ -272,7 +272,7 @@ def _records(
 def _arm_of_model(
     calls: sqlite3.Connection, arms: Sequence[str], summary: ImportSummary
 ) -> dict[str, str]:
-    """Return the arm of each model, in cascade order, and store the mean costs."""
+    """Return the arm of each model, in cascade order; store the mean costs in ``summary``."""
     query = (
         "SELECT model, AVG(cost), COUNT(cost) < COUNT(*) FROM calls "
         "WHERE model IS NOT NULL GROUP BY model"
@@ -303,7 +303,7 @@ def _arm_of_model(
                 f"the files have no model {arm!r}; {suggestion(arm, means)}"
             )
         if model in arm_of_model:
-            raise InvalidParameterError(f"duplicate arm {arm!r}")
+            raise InvalidParameterError(f"duplicate arm {arm!r}: {model!r} is already an arm")
         arm_of_model[model] = arm
         summary.costs[arm] = means[model]
     return arm_of_model

@@ -56,7 +56,7 @@ class Columns(msgspec.Struct, frozen=True):
     stop : str or None
         The arm at which the round stopped, by name or 0-based number.
     rule_stop : str or None
-        The arm at which the stopping rule itself would have stopped.
+        The arm at which the stopping rule alone, without forced exploration, would have stopped.
     failed : str or None
         The arm that ran without giving an answer.
 
@@ -260,7 +260,7 @@ def format_suffix(path: Path) -> str:
     suffix = ".parquet" if path.is_dir() else path.suffix.lower()
     if suffix not in READERS:
         raise InvalidParameterError(
-            f"unknown format of {path.name}; the name of a log must end in {', '.join(READERS)}"
+            f"unknown format of {path.name}; the name of a log must end in {' or '.join(READERS)}"
         )
     return suffix
 
@@ -318,8 +318,8 @@ def resolve_columns(names: Sequence[str], columns: Columns, file: str) -> Layout
     unavailable |= dict.fromkeys(right, "a label")
     if leaks := [f"{name!r} is {unavailable[name]}" for name in base if name in unavailable]:
         raise InvalidLogError(
-            f"{file}: {', '.join(leaks)}, which is not available before the first arm; leave it "
-            "out of the context"
+            f"{file}: the context must be available before the first arm, but {', '.join(leaks)}; "
+            "leave it out of the context"
         )
     initial_names = tuple(name.removeprefix(CONTEXT) for name in base)
     revealed_names = tuple(name.removeprefix(REVEALED) for name in chain(*revealed))
@@ -351,7 +351,7 @@ def _right_columns(
     if columns and len(columns) != n_arms:
         raise InvalidLogError(
             f"{file}: right must have a column for each of the {n_arms} arms, in the order of the "
-            f"outputs, got {len(columns)}"
+            f"outputs, got {len(columns)} columns"
         )
     return columns
 
@@ -372,7 +372,7 @@ def _arm_of(column: str, arms: Sequence[str]) -> int | None:
 def _choose_columns(
     chosen: tuple[str, ...] | None, prefix: str, names: Sequence[str], role: str, file: str
 ) -> tuple[str, ...]:
-    """Return the chosen columns, by default those with the prefix."""
+    """Return the chosen columns; if none are chosen (None), all columns with the prefix."""
     if chosen is None:
         columns = tuple(name for name in names if name.startswith(prefix))
         if not columns:

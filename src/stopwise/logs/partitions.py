@@ -54,7 +54,7 @@ class Partition(Log):
 
     @staticmethod
     def read(log: Log, column: str, values: Sequence[str]) -> "Iterator[tuple[str, Partition]]":
-        """Yield the partition of each value; all of them are read in one pass."""
+        """Yield each value with its partition; all partitions are read in one pass."""
         chunks: dict[str, list[Chunk]] = {value: [] for value in values}
         layout, family = msgspec.structs.replace(log.layout, base=(*log.layout.base, column)), None
         for batch in log._file.batches(layout, BATCH_ROWS):
@@ -80,9 +80,9 @@ def map_partitions(
 ) -> Generator[tuple[str, T], None, None]:
     """Apply functions to every partition of a log, or to the complete log if ``column`` is None.
 
-    Yields the value of the partition with each result, in order of completion. If a worker is
-    lost, its task, a few partitions, runs again on another one. Functions must be defined at
-    module level.
+    Yields the value of a partition and a result, in order of completion. If a worker is lost,
+    another worker repeats its task, which may cover several partitions. Functions must be defined
+    at module level.
     """
     _ = log.encoding  # fitted once and shared by all tasks
     tasks: list[tuple[Any, ...]] = [(log, column, [""], [function]) for function in functions]
@@ -116,7 +116,7 @@ def _run_task(
 
 
 def group_partitions(sizes: dict[str, int], workers: int) -> list[list[str]]:
-    """Group partitions into tasks of similar size, if possible of at most `MAX_TASK_ROWS`.
+    """Group partitions into tasks of similar size, if possible of at most `MAX_TASK_ROWS` rows.
 
     >>> group_partitions({"a": 10, "b": 10, "c": 5, "d": 5, "e": 10}, workers=2)
     [['a', 'b'], ['c', 'd', 'e']]

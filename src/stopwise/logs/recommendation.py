@@ -3,15 +3,17 @@
 1. Budget: only options that cost at most the budget; if there are none, the cheapest.
 2. Target: of these, only options whose error rate is at most the target; if there are none, the
    one with the lowest error rate.
-3. Loss: of these, the fixed depth and the policy with the lowest loss. The policy is recommended
-   only if its loss is lower than that of the fixed depth by more than the uncertainty: the paired
-   interval of the difference excludes 0, at 95 % for all policies together. Policies that the
-   limits exclude count too, because the same rows decide which ones are excluded.
+3. Loss: of these, compare the fixed depth that has the lowest loss with the policy that has the
+   lowest loss. The policy is recommended only if its loss is lower than that of the fixed depth by
+   more than the uncertainty: the paired interval of the difference excludes 0, at 95 % for all
+   policies together. These include the policies that rules 1 and 2 exclude, because the same rows
+   decide which policies are excluded.
 
 If a policy and a fixed depth tie, the depth is recommended. Among tied depths the cheaper one wins,
 then the shallower; among tied policies the cheaper one, then the weight nearest to 1. Without
 labels, the loss is cost + disagreement, and `uss-anchor`, which is safe whichever arms are right,
-is the policy of rule 3 unless another policy is clearly better.
+is the policy of rule 3 unless another policy is clearly better than `uss-anchor`, or the deepest
+arm is.
 """
 
 import math
@@ -70,7 +72,8 @@ class Recommendation(msgspec.Struct, frozen=True):
         Why the option was chosen: the policy is better than the best fixed depth; no policy is; or
         the limits leave only fixed depths, or only policies.
     within_budget, reaches_target : bool or None
-        Whether the option is within the budget and reaches the target; None without that limit.
+        Whether the option is within the budget; whether it reaches the target. None if that limit
+        is not set.
     instead_of : str or None
         The best option of the other kind, as named in sentences.
     advantage : Interval or None
@@ -188,7 +191,7 @@ def _best_policy(rules: Sequence[Option], labelled: bool) -> Option | None:
 
 
 def _joint(extra_loss: Interval, policies: int) -> Interval:
-    """Return an advantage with an interval that holds for all policies together (Bonferroni)."""
+    """Return minus the extra loss, with an interval valid for all policies (Bonferroni)."""
     wider = NORMAL.inv_cdf(1 - 0.025 / policies) / Z95
     return (-extra_loss).stretched(wider)
 
@@ -196,7 +199,7 @@ def _joint(extra_loss: Interval, policies: int) -> Interval:
 def _more_labels(advantage: Interval | None, depth: Option, labelled: int) -> int:
     """Return how many more labelled rounds would make the interval of an advantage exclude 0.
 
-    The width of the interval falls as 1/√n. Zero if the advantage is negligible or None.
+    The width of the interval falls as 1/√n. The result is 0 if the advantage is negligible or None.
     """
     if advantage is None or advantage.value <= NEGLIGIBLE * depth.loss.value:
         return 0
@@ -213,12 +216,12 @@ class Limits(NamedTuple):
 
     @property
     def singular(self) -> str:
-        """Return the limits after a singular subject."""
+        """Return the limits as the predicate of a singular subject."""
         return self._text("costs", "is wrong")
 
     @property
     def plural(self) -> str:
-        """Return the limits after a plural subject."""
+        """Return the limits as the predicate of a plural subject."""
         return self._text("cost", "are wrong")
 
     def _text(self, costs: str, errs: str) -> str:

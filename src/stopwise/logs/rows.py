@@ -119,7 +119,7 @@ class Problems:
         self._messages: dict[tuple[int, str | None], str] = {}  # the first problem of each cell
 
     def at(self, row: int, column: str | None, message: str) -> None:
-        """Record a problem of a cell, or of a row if ``column`` is None."""
+        """Record a problem of a cell, or of the entire row if ``column`` is None."""
         self._messages.setdefault((row, column), message)
 
     def where(self, invalid: Bools, column: str, message: Callable[[int], str] | str) -> None:
@@ -152,7 +152,7 @@ def describe_row(row: int, line: int | None = None) -> str:
 
 
 def decode_lines(lines: Iterable[bytes], file: str) -> Iterator[str]:
-    """Decode lines from UTF-8, without a byte order mark."""
+    """Decode lines from UTF-8; a byte order mark in the first line is dropped."""
     for number, line in enumerate(lines, 1):
         try:
             yield (line.removeprefix(BOM) if number == 1 else line).decode()

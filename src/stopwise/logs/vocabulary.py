@@ -24,7 +24,7 @@ Arm: TypeAlias = tuple[str, dict[Any, int]]  # name, and count of each answer
 
 
 class AnswerCount(msgspec.Struct, frozen=True):
-    """How often each arm gives an answer, and how many labels equal it.
+    """How often each arm gives an answer, and how many labels equal the answer.
 
     ``only`` is the arm that gives this answer if no other arm does, else None.
     """
@@ -135,10 +135,10 @@ class Vocabulary:
         """Return warnings about arms that spell answers differently, and about rare spellings.
 
         An answer that only one arm gives, and that equals no label, counts as disagreement with
-        every other arm. If such answers make up a share s of the rows, they can cost up to s per
-        round, in units of one error; they are reported if that exceeds `MATERIAL_SHARE` of the cost
-        of running every arm. An arm that gives mostly such answers is skipped: it writes free text
-        or uses another vocabulary.
+        every other arm. If such answers make up a share s of the rows of an arm, they can cost up
+        to s per round, in units of one error; they are reported if s exceeds `MATERIAL_SHARE` of
+        the cost of running every arm. If s is at least one half, nothing is reported: the arm
+        writes free text or uses another vocabulary.
         """
         spelling = starmap(self._spelling_warning, combinations(self._answers.items(), 2))
         least = MATERIAL_SHARE * float(cascade.cumulative[-1])
@@ -146,11 +146,11 @@ class Vocabulary:
         return tuple(filter(None, (*spelling, *unique)))
 
     def label_mismatch(self) -> str | None:
-        """Return a warning if many rows have labels and none equals any output."""
+        """Return a warning if there are many labels but none equals any output."""
         return unlike_labels(self._equal, self._compared, *self._first)
 
     def _truncated(self) -> bool:
-        """Return whether an arm, or the labels, have too many distinct answers to count."""
+        """Return whether any arm, or the labels, reached the maximum of distinct answers."""
         return any(len(counts) >= MAX_COUNTED for counts in (*self._answers.values(), self._labels))
 
     def _only(self, answer: Any) -> str | None:
@@ -177,7 +177,7 @@ class Vocabulary:
         )
 
     def _describe(self, answer: Any, n: int) -> str:
-        """Return an answer with its count and the closest answer of the other arms, if any."""
+        """Return an answer with its count and the most similar answer or label, if there is one."""
         text = f"{_quoted(answer)} ({plural(n, 'row')}"
         if isinstance(answer, str):
             shared = {a for counts in self._answers.values() for a in counts if not self._only(a)}

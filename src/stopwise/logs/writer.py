@@ -129,8 +129,8 @@ class LogWriter(AbstractContextManager["LogWriter"]):
     def write(self, done: Round, label: Any = None, *, right: Sequence[bool] | None = None) -> None:
         """Write a round, as returned by `Runner`, with its label if there is one.
 
-        Pass either ``label``, the right answer, or ``right``: for each arm that answered, whether
-        it was right. Outputs must be numbers, bools or text. A blank label counts as missing.
+        Pass either ``label`` (the right answer) or ``right`` (whether each arm that answered was
+        right). Outputs must be numbers, bools or text. A blank label counts as missing.
         """
         with self._lock:
             if self._closed:
@@ -232,7 +232,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         )
 
     def _checked_types(self, answers: list[Any], done: Round) -> set[AnswerType]:
-        """Return the types of all answers so far; raises if these cannot be compared."""
+        """Return the types of all answers so far; raise if they cannot be compared."""
         types = set(self._types)
         for value in answers:
             types.add(_type(value))
@@ -304,7 +304,7 @@ def log_fields(
     right: bool,
     costs: bool,
 ) -> list[Field]:
-    """Return the columns of a log of these arms; raises if names are invalid or ambiguous."""
+    """Return the columns of a log of these arms; raise if names are invalid or ambiguous."""
     _check_names(arms, context, revealed)
     revealed_names = [(arm, name) for arm in arms for name in revealed.get(arm, ())]
     fields = [Field("id", ("id",), "text"), Field("time", ("time",), "time")]

@@ -71,7 +71,7 @@ class BatchEngine:
         return stops
 
     def _learn(self, record: RecordedRounds, t: int, end: int, rule_stop: int) -> None:
-        """Learn from a finished round, and from its label if it is requested and recorded."""
+        """Learn from a finished round, and from its label if one is requested and recorded."""
         n_arms = self._steps.cascade.n_arms
         request = self._steps.learn(recorded_observation(record, t, end, rule_stop, n_arms))
         if request is not None:
@@ -80,7 +80,7 @@ class BatchEngine:
                 self._steps.learn_label(label)
 
     def observe(self, record: RecordedRounds, arms: Ints, rule_stops: Ints) -> None:
-        """Learn from the first ``arms[t]`` arms of each round t, skipping rounds with 0."""
+        """Learn from the first ``arms[t]`` arms of each round t; skip rounds in which it is 0."""
         policy, n_arms = self._steps, self._steps.cascade.n_arms
         record = replace(record, contexts=checked_contexts(policy, record.contexts))
         for t in np.flatnonzero(arms > 0).tolist():
@@ -88,14 +88,14 @@ class BatchEngine:
             policy.learn(recorded_observation(record, t, stop, rule_stop, n_arms))
 
     def decide(self, X: ArrayLike) -> tuple[Ints, Ints]:
-        """Return the stop of every row, and the rule's own stop."""
+        """Return two columns: where each row stops, and where the rule alone would stop."""
         decisions = [self._steps.decide(x) for x in checked_contexts(self._steps, X)]
         stops = np.array([decision.stop for decision in decisions], dtype=np.int64)
         rule_stops = np.array([decision.rule_stop for decision in decisions], dtype=np.int64)
         return stops, rule_stops
 
     def rule_stops(self, X: ArrayLike | RecordedRounds) -> Ints:
-        """Return the rule's own stop for every row, without random draws if possible."""
+        """Return where the rule alone stops in every row; make no random draws if possible."""
         return self.decide(X.contexts if isinstance(X, RecordedRounds) else X)[1]
 
     def explore(self, n: int) -> Bools:
@@ -175,7 +175,7 @@ def observe_many(
 
 
 def decide_many(policy: Steps, X: ArrayLike | RecordedRounds) -> Ints:
-    """Return the rule's own stop for every row of ``X`` (see `Policy.decide_many`)."""
+    """Return where the rule alone stops in every row of ``X`` (see `Policy.decide_many`)."""
     if isinstance(X, RecordedRounds):
         record = validation.checked_rounds(X, policy.cascade, policy.uses_context)
         return policy.engine.rule_stops(record)
@@ -185,7 +185,7 @@ def decide_many(policy: Steps, X: ArrayLike | RecordedRounds) -> Ints:
 def decide_batch(policy: Steps, X: ArrayLike) -> tuple[Ints, Ints]:
     """Decide for every row as `decide` does, including random exploration.
 
-    Returns the stop of every row, and the rule's own stop (`Decision.rule_stop`).
+    Returns two columns: `Decision.stop` and `Decision.rule_stop` of every row.
 
     Examples
     --------
@@ -198,10 +198,10 @@ def decide_batch(policy: Steps, X: ArrayLike) -> tuple[Ints, Ints]:
 
 
 def should_stop_many(policy: Steps, rounds: RecordedRounds) -> Bools:
-    """Return whether the rule stops each round at the arm that it has reached; learn nothing.
+    """Return whether the rule stops each round at the last arm that answered; learn nothing.
 
     Use it for rounds that advance together, arm by arm, with increasing ``answered``. Call it at
-    every arm of a round, in order; a randomised rule makes a new draw at each.
+    every arm of a round, in order; a randomised rule makes a new draw at each arm.
     """
     record = validation.checked_rounds(rounds, policy.cascade, policy.uses_context)
     return policy.engine.rule_stops(record) < record.answered

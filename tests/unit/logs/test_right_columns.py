@@ -114,9 +114,7 @@ def test_columns_may_have_other_names(tmp_path: Path) -> None:
         InvalidLogError, match=r"no column 'missing'.* with --right or Columns\(right"
     ):
         Log(saved(tmp_path, text), msgspec.structs.replace(names, right=("ok_small", "missing")))
-    with pytest.raises(
-        InvalidLogError, match="'ok_small' is a label, which is not available before"
-    ):
+    with pytest.raises(InvalidLogError, match="before the first arm, but 'ok_small' is a label"):
         Log(saved(tmp_path, text), msgspec.structs.replace(names, context=("x", "ok_small")))
     with pytest.raises(InvalidLogError, match=r"column 'right\.medium' does not belong to an arm"):
         Log(saved(tmp_path, HEADER.replace("right.large", "right.medium") + "0,a,b,0,1\n"))

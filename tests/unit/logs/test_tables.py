@@ -281,7 +281,7 @@ def test_plain_numbers_are_read_once_and_a_late_empty_cell_is_rejected(tmp_path:
     frame.to_csv(tmp_path / "log.csv", index=False)
     log = sw.Log(tmp_path / "log.csv")
     assert log.context == ("x",)
-    with pytest.raises(InvalidLogError, match=f"row {late + 1} .*is empty, .*drop the row"):
+    with pytest.raises(InvalidLogError, match=f"row {late + 1} .*is empty, .*give it a value"):
         list(log.chunks())
     frame.loc[late, "context.x"] = "half"  # not noticed before its row is read
     frame.to_csv(tmp_path / "log.csv", index=False)

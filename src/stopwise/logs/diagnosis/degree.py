@@ -23,11 +23,12 @@ def better_degree(
     *,
     sees: Sequence[int] | None,
 ) -> int | None:
-    """Return the next degree if it predicts held-out rows better, else None.
+    """Return ``degree + 1`` if it predicts held-out rows better than ``degree``, else None.
 
-    Each half of the rows is predicted by models fitted to the other half. The next degree is better
-    if it raises the mean log-likelihood of a row over all pairs, and the paired 95 % interval of
-    the difference excludes 0.
+    Each half of the rows is predicted by models fitted to the other half. The higher degree is
+    better if the mean log-likelihood of a row, summed over pairs, is higher, and the paired 95 %
+    interval of the difference excludes 0. ``sees`` is as in `Disagreement`. None is also returned
+    without contexts, and if the higher degree is above the maximum or has too many features.
     """
     higher = degree + 1
     features = math.comb(rows.contexts.shape[1] + higher, higher)
@@ -43,6 +44,6 @@ def better_degree(
 
 
 def _log_likelihood(predicted: Floats, differ: Bytes) -> Floats:
-    """Return ln P(observed disagreement) of each row, summed over pairs."""
+    """Return the log-likelihood of the observed disagreement of each row, summed over pairs."""
     p = np.clip(predicted, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
     return np.log(np.where(differ > 0, p, 1 - p)).sum(axis=1)

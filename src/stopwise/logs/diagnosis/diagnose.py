@@ -58,7 +58,7 @@ def diagnose(
     address: str | None = None,
     progress: Progress = no_progress,
 ) -> Diagnosis:
-    r"""Estimate from a log whether its cascade can be learned, and the savings.
+    r"""Estimate from a log whether its cascade can be learned, and what the rule saves.
 
     Parameters
     ----------
@@ -101,8 +101,8 @@ def diagnose(
     """
     if cascade.n_arms != len(log.arms):
         raise InvalidParameterError(
-            f"the log has {len(log.arms)} arms ({', '.join(log.arms)}), got "
-            f"{cascade.n_arms} costs; pass one cost per arm"
+            f"the log has {len(log.arms)} arms ({', '.join(log.arms)}), but the cascade has "
+            f"{cascade.n_arms}; pass one cost per arm of the log"
         )
     degree = checks.integer("degree", degree, least=1, most=MAX_DEGREE)
     sample = checks.integer("sample", sample, least=LEAST_ROWS)
@@ -225,7 +225,7 @@ def _pairs(
 
 
 def _halves(labelled: Sample, rows: Sample, model: Disagreement) -> Ints:
-    """Return which half of the sample contains each labelled row; if neither, an arbitrary half."""
+    """Return the half of the sample (0 or 1) that contains each labelled row, else any half."""
     order = np.argsort(rows.number)
     position = np.searchsorted(rows.number[order], labelled.number)
     position = order[np.minimum(position, len(order) - 1)]

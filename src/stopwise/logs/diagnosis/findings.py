@@ -20,11 +20,12 @@ Fit = Literal["good", "rough", "bad"]
 
 
 class ArmSummary(msgspec.Struct, frozen=True):
-    """One arm: its own ``cost``, the ``total`` C_i of stopping there, and the rows it answered.
+    """One arm: the ``cost`` of running it and the ``total`` cost C_i of stopping there.
 
-    ``stops`` is the share of rows at which the rule stops here. The others describe always stopping
-    here: ``disagreement`` is the share of outputs that differ from the last arm's, ``error`` the
-    share of wrong outputs in labelled rows, and ``loss`` is ``total`` plus ``error``.
+    ``answered`` is the number of rows with an output of the arm, and ``stops`` the share of rows in
+    which the rule stops at this arm. The other fields describe always stopping at this arm:
+    ``disagreement`` is the share of outputs that differ from the last arm's, ``error`` the share of
+    wrong outputs in labelled rows, and ``loss`` is ``total`` plus the cost of the errors.
     """
 
     name: str
@@ -46,7 +47,7 @@ class ReliabilityBin(msgspec.Struct, frozen=True):
 
 
 class Reliability(msgspec.Struct, frozen=True):
-    """Calibration of the predicted disagreement of a pair, on rows that were not fitted."""
+    """Calibration of the predicted disagreement of a pair, on rows held out from the fit."""
 
     bins: tuple[ReliabilityBin, ...]
     calibration_error: float
@@ -54,11 +55,11 @@ class Reliability(msgspec.Struct, frozen=True):
 
 
 class PairSummary(msgspec.Struct, frozen=True):
-    """Two arms i < j: the rate of disagreement, and the gap C_j − C_i it is compared with.
+    """Two arms i < j: the rate at which they disagree, and the gap C_j − C_i in cost.
 
-    ``gain`` is E[1{j right} − 1{i right} | they disagree], estimated from the labels; None with
-    fewer than 30 labelled rows in which they disagree. Arm j is worth its cost on average if
-    gain·rate ≥ gap.
+    ``gain`` is E[1{j right} − 1{i right} | i and j disagree], estimated from the labels; None with
+    fewer than 30 labelled rows in which i and j disagree. Arm j is worth its extra cost on average
+    if gain·rate ≥ gap, with all amounts in units of one error.
     """
 
     first: int
@@ -71,7 +72,7 @@ class PairSummary(msgspec.Struct, frozen=True):
 
 
 class FrontierPoint(msgspec.Struct, frozen=True):
-    """The rule with all costs multiplied by ``weight``; ``cost`` is in the original units."""
+    """Results of the rule with all costs multiplied by ``weight``; ``cost`` is not multiplied."""
 
     weight: float
     cost: float
@@ -80,7 +81,7 @@ class FrontierPoint(msgspec.Struct, frozen=True):
 
 
 class Saving(msgspec.Struct, frozen=True):
-    """The saving of the rule: C_K minus its mean cost, per round and as a share of C_K.
+    """The saving: C_K minus the mean cost of the rule, per round and as a share of C_K.
 
     ``disagreement`` is how often the chosen arm's output differs from the last arm's.
     """
@@ -93,11 +94,12 @@ class Saving(msgspec.Struct, frozen=True):
 class Audit(msgspec.Struct, frozen=True):
     """Evaluation of the label-free rule on the ``rows`` that have a label and every output.
 
-    ``rule_error``, ``rule_loss`` (error plus cost) and ``rule_depth`` (mean position of the stop)
-    are the rule's; ``best_fixed`` is the arm of the best fixed depth. ``lost`` is the paired
-    difference between the rule's loss and that of the best fixed depth: above zero the rule is
-    worse. ``over_fixed`` is the same for every fixed depth. If ``differing``, the labelled rows are
-    those in which arms disagree, and errors that all arms share are not counted.
+    ``rule_error`` is the error rate of the rule, ``rule_loss`` its mean cost including that of the
+    errors, and ``rule_depth`` the mean position of the stop. ``best_fixed`` is the arm of the best
+    fixed depth. ``lost`` is the paired difference in loss, rule minus best fixed depth: if it is
+    above zero, the rule is worse. ``over_fixed`` has this difference for every fixed depth. If
+    ``differing``, only rows in which arms disagree were labelled, and errors that all arms share
+    are not counted.
     """
 
     rows: int
@@ -114,15 +116,16 @@ class Audit(msgspec.Struct, frozen=True):
 class LabelPlan(msgspec.Struct, frozen=True):
     """How many labels are needed to decide whether arm ``second`` is worth its extra cost.
 
-    The extra cost over arm ``first`` is ``gap``, C_second − C_first.
+    The extra cost over arm ``first`` is ``gap``, C_second − C_first. If no deeper arm can be worth
+    its cost on all rows, ``second`` is None: labels then decide whether the rule is better than
+    always ``first``, and ``gap`` is the mean cost of the rule minus C_first.
 
-    ``second`` is None if no deeper arm can be worth its cost on all rows; labels then decide
-    whether the rule is better than always ``first``, and ``gap`` is the rule's mean cost minus
-    C_first. ``gain`` is the estimate from the labels so far (as in `PairSummary`). The extra cost
-    is worth paying if the gain is at least ``needed``: the gap, in units of one error, divided by
-    the ``rate`` at which the two answers differ. This is impossible if ``needed`` exceeds 1.
-    ``labels`` more labels, on random rows in which any arms disagree, estimate the gain to within
-    ``width`` (95 %); 0 if no more are needed. ``rows`` are such rows of the log, numbered from 0.
+    ``gain`` is the estimate from the labels so far (as in `PairSummary`), and ``rate`` is how often
+    the two answers that are compared differ. The extra cost is worth paying if the gain is at least
+    ``needed``: the gap, in units of one error, divided by the rate. No gain is enough if ``needed``
+    exceeds 1. ``labels`` is the number of additional labels, on random rows in which any arms
+    disagree, that estimate the gain to within ``width`` (95 %); 0 if no more are needed. ``rows``
+    are the rows of the log to label, numbered from 0.
     """
 
     first: int
@@ -137,7 +140,7 @@ class LabelPlan(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The verdict as a keyword and as a headline, its reason, and further points."""
+    """The verdict as a keyword and as a headline, with the reason and further points."""
 
     answer: Answer
     headline: str
@@ -146,7 +149,10 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class OverTime(msgspec.Struct, frozen=True):
-    """Changes of disagreement, by row from 0, and the best half-life in rounds (None: infinite)."""
+    """Changes in disagreement, at rows counted from 0, and the best half-life in rounds, or None.
+
+    The half-life is None if no half-life predicts better than never forgetting.
+    """
 
     changes: tuple[Change, ...]
     half_life: int | None
@@ -173,9 +179,10 @@ class Diagnosis(msgspec.Struct, frozen=True):
         Rows in the log; rows the models were fitted on; rows with every output; rows with a label
         and an output.
     logged_cost : float
-        Mean cost of a round of the log: C of the last arm that ran.
+        Mean cost of a logged round, C_i for the last arm i that ran.
     error_cost : float
-        The cost of a wrong answer in the unit of the costs; 1 if that is the unit.
+        The cost of a wrong answer in the unit of the costs; 1 if costs are measured in wrong
+        answers.
     context : tuple of str
         The names of the context columns.
     saving, frontier
@@ -194,9 +201,9 @@ class Diagnosis(msgspec.Struct, frozen=True):
     seed, degree : int
         Seed of the sample; degree of the models of disagreement.
     over_time : OverTime
-        Changes of disagreement.
+        Changes in disagreement, and the half-life that predicts best.
     by, tenants
-        The column that identifies tenants, and their diagnoses, largest saving first.
+        The column that identifies tenants; the diagnoses of the tenants, largest saving first.
     """
 
     log: str

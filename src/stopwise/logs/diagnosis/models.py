@@ -31,18 +31,18 @@ MAX_REDRAWN, FULL_PAIRS = 120_000, 6
 
 
 class ModelDraws(NamedTuple):
-    """Predictions p̂_ij (m, pairs) of models drawn around the estimates, for some of the rows."""
+    """Predictions p̂_ij of ``rows`` by models drawn around the estimates; each is (rows, pairs)."""
 
     rows: Ints
     predictions: Iterator[Floats]
 
 
 class Disagreement:
-    """p̂_ij(x) of every pair, cross-fitted on two halves of the rows, which are in random order.
+    """p̂_ij(x) of every pair, cross-fitted on two halves of the rows; rows are in random order.
 
     ``contexts`` are (n, d) with d ≥ 0; ``differ`` (n, pairs) is whether each pair disagreed.
-    ``degree`` is that of the polynomial in the scaled context. If stages reveal coordinates,
-    ``sees`` is how many are available at each arm.
+    ``degree`` is the degree of the polynomial in the scaled context. If arms reveal coordinates,
+    ``sees`` is the number of coordinates available after each arm but the last.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class Disagreement:
         return [policy.theta(i, j) for i, j in self._cascade.pairs()]
 
     def draw_models(self, contexts: Floats, draws: int, random: np.random.Generator) -> ModelDraws:
-        """Return p̂_ij of the first rows of each half, by models drawn around the estimates.
+        """Return p̂_ij of the first rows of each half, predicted by ``draws`` random models.
 
-        Models are drawn from the normal approximation of the estimator. ``contexts`` are those of
-        the fit.
+        Models are drawn from the normal approximation to the distribution of the estimates.
+        ``contexts`` are the contexts that the models were fitted to.
         """
         pairs = self._cascade.pairs()
         n = min(len(contexts), MAX_REDRAWN // max(len(pairs), FULL_PAIRS))
@@ -120,9 +120,10 @@ class Disagreement:
     def flattest_predictions(self) -> Floats:
         """Return p̂_ij of the fitted rows, as nearly constant as the data allow.
 
-        Noise gives a model spurious slopes. The logits z are moved towards their mean m,
-        m + λ(z − m), with the smallest λ for which (1 − λ)²·Σ p̂(1 − p̂)(z − m)², the distance
-        of that model from the estimate, is within its 95 % region.
+        Noise gives a model spurious slopes. So the logits z of each half are moved towards the
+        weighted mean m of all logits, to m + λ(z − m), with the smallest λ ≥ 0 for which the
+        squared distance from the estimate, (1 − λ)²·Σ p̂(1 − p̂)(z − m)² over the rows of the half,
+        is inside the 95 % confidence region of the estimate.
         """
         p = np.clip(self.out_of_sample, 1e-9, 1 - 1e-9)
         z, weight = np.log(p / (1 - p)), p * (1 - p)
@@ -136,7 +137,7 @@ class Disagreement:
         return mu(z)
 
     def predict(self, contexts: Floats, left_out: Ints) -> Floats:
-        """Return p̂_ij of each row, (n, pairs), by the model that did not use its half."""
+        """Return p̂_ij of each row, (n, pairs), by the model that left out the half ``left_out``."""
         x = self._inputs(contexts)
         result = np.empty((len(x), len(self._cascade.pairs())))
         for half in (0, 1):
@@ -148,7 +149,7 @@ class Disagreement:
 
 
 def _covariance_root(phi: Floats, theta: Floats) -> Floats:
-    """Return R with RRᵀ the covariance of an estimate: the inverse of its information."""
+    """Return R such that RRᵀ is the covariance of ``theta``, the inverse of the information."""
     chance = mu(phi @ theta)
     information = (phi * (chance * (1 - chance))[:, None]).T @ phi
     information[np.diag_indices_from(information)] += RIDGE
@@ -179,12 +180,12 @@ def reliability(predicted: Floats, differ: Bytes, features: int = 0) -> tuple[Re
 
 
 def classify_fit(bins: Sequence[ReliabilityBin], error: float, features: int = 0) -> Fit:
-    """Classify predictions with this mean calibration error.
+    """Classify predictions whose mean calibration error is ``error``.
 
-    They are bad if the error exceeds 0.10 and χ² over the bins is significant; rough if the error
-    exceeds 0.05, or half the spread of the predictions. Fitting d parameters to half of n rows adds
-    a variance of 2d·p(1 − p)/n to the p(1 − p)·b/n of each of b bins, so χ² is divided by 1 + 2d/b
-    before predictions are classified as rough.
+    They are bad if the error exceeds 0.10 and χ² over the bins is significant. They are rough if
+    the error exceeds 0.05 or half the spread of the predictions, and χ²/(1 + 2d/b) is significant,
+    for d parameters (``features``) and b bins. The divisor is due to fitting d parameters to half
+    of n rows, which adds a variance of 2d·p(1 − p)/n to the p(1 − p)·b/n of each bin.
 
     Examples
     --------
@@ -205,12 +206,12 @@ def classify_fit(bins: Sequence[ReliabilityBin], error: float, features: int = 0
 
 
 def mu(z: Floats) -> Floats:
-    """Return the logistic function without overflow."""
+    """Return the logistic function of z, computed without overflow."""
     return 0.5 * (1.0 + np.tanh(0.5 * z))
 
 
 def _feature_map(x: Floats, degree: int, seen: int | None = None) -> Scaled:
-    """Return the features of contexts with only the first ``seen`` coordinates, or all."""
+    """Return features that use only the first ``seen`` coordinates of contexts, by default all."""
     subset = x[:ROWS_FOR_SCALE]  # rows are in random order
     low, high = np.quantile(subset, [TAIL, 1 - TAIL], axis=0)
     subset = np.clip(subset, low, high)

@@ -1,4 +1,4 @@
-"""Changes of disagreement over time, and the half-life that predicts best.
+"""Changes in disagreement over time, and the half-life that predicts best.
 
 Changes are detected in the same way as the drift alarms of a policy. For each half-life, models
 weight a round by 2^(−age/half-life); the best half-life gives later disagreement the highest
@@ -62,11 +62,12 @@ def over_time(rows: Sample, pairs: Sequence[tuple[int, int]], predicted: Floats)
 def likelihoods(
     phi: Floats, differ: Bytes, number: Ints, step: int, lives: Sequence[float]
 ) -> Floats:
-    """Return ln P(observed disagreement | models of earlier rows), by half-life and step.
+    """Return ln P(observed disagreement | models of earlier rows), by half-life and block.
 
     ``phi`` (n, d), ``differ`` (n, pairs) and the ascending row numbers ``number`` (n,) describe the
-    rows. After each step, one or two Newton steps maximise the likelihood of its rows minus
-    (θ − m)ᵀD(θ − m)/2, where m is the previous estimate and D its information.
+    rows, and ``step`` is the length of a block in row numbers. After each block, one or two Newton
+    iterations maximise the log-likelihood of the block minus (θ − m)ᵀD(θ − m)/2, where m is the
+    previous estimate and D its information, discounted by age.
     """
     d, edges = phi.shape[1], np.flatnonzero(np.diff(number // step)) + 1
     theta = np.zeros((len(lives), differ.shape[1], d))

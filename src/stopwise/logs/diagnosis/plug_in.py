@@ -1,4 +1,4 @@
-"""Stops of the rule for the fitted probabilities of disagreement, and their outcomes.
+"""Where the rule stops, given fitted probabilities of disagreement, and what results.
 
     stop at the first arm i with C_j − C_i > p̂_ij(x) for all j > i, else at the last
 
@@ -21,7 +21,7 @@ WEIGHTS = tuple(float(w) for w in np.logspace(-1, 1, 25))
 
 
 def plug_in_stops(cascade: Cascade, predicted: Floats, weight: float = 1.0) -> Ints:
-    """Return where the rule stops in each row, with all costs multiplied by a weight.
+    """Return where the rule stops in each row, with all costs multiplied by ``weight``.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def plug_in_stops(cascade: Cascade, predicted: Floats, weight: float = 1.0) -> I
 def summarise_arms(
     cascade: Cascade, answered: Ints, stops: Ints, differ: Bytes, wrong: Bytes | None
 ) -> tuple[ArmSummary, ...]:
-    """Return how often the rule stops at each arm, and the result of always stopping there."""
+    """Return, for each arm, how often the rule stops there and the result of always doing so."""
     summaries: list[ArmSummary] = []
     steps = np.diff(cascade.cumulative, prepend=0.0)  # including the trade-off, like the totals
     for i, total in enumerate(cascade.cumulative.tolist()):
@@ -63,10 +63,11 @@ def saving(
 ) -> Saving:
     """Return the saving of the rule compared with always running the last arm.
 
-    ``draws`` are predictions of models drawn around the estimates; they widen both intervals. The
-    interval of the saving is symmetric, because a model drawn around an estimate is noisier than
-    the estimate and mostly saves less. The interval includes the saving with ``flattest``, the
-    predictions (n, pairs) of `Disagreement.flattest_predictions`.
+    ``draws`` are predictions of models drawn around the estimates; their spread widens the
+    intervals of the saving and of the disagreement. The interval of the saving is made symmetric,
+    because a model drawn around an estimate is noisier than the estimate and mostly saves less. It
+    is then extended to include the saving with ``flattest``, the predictions (n, pairs) of
+    `Disagreement.flattest_predictions`.
     """
     last = float(cascade.cumulative[-1])
     mean = normal_mean(last - cascade.cumulative[stops])
@@ -100,9 +101,10 @@ def saving(
 def frontier(
     cascade: Cascade, predicted: Floats, differ: Bytes, labels: tuple[Floats, Bytes] | None
 ) -> tuple[FrontierPoint, ...]:
-    """Return the rule's cost, in the original units, and its disagreement at every weight.
+    """Return the cost, disagreement and error of the rule for every weight in `WEIGHTS`.
 
-    ``labels`` are p̂ and errors of the labelled rows, if there are any.
+    The cost is not multiplied by the weight. ``labels`` are p̂ (n, pairs) and ``wrong`` (n, K) of
+    the labelled rows; without them, the error is None.
     """
     points: list[FrontierPoint] = []
     for weight in WEIGHTS:

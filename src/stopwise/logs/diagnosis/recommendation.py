@@ -26,7 +26,7 @@ def recommend_option(
 ) -> Recommendation:
     """Return the recommendation, based on labels if there are any, otherwise on disagreement.
 
-    ``stops`` (n,) is where the rule stops, ``differ`` (n, pairs) which pairs disagree.
+    ``stops`` (n,) is where the rule stops in each row, ``differ`` (n, pairs) which pairs disagree.
     """
     one_error = error_cost(cascade)
     if audit is not None:
@@ -78,7 +78,7 @@ def recommend_option(
 
 
 def _cost_and_disagreement(cascade: Cascade, differ: Bytes) -> Floats:
-    """Return C_i + 1{arm i disagrees with the last arm} of each row and arm."""
+    """Return C_i + 1{arm i disagrees with the last arm} for each row and arm i."""
     return cascade.cumulative + differs_from_deepest(cascade, differ)
 
 

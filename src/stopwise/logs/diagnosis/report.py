@@ -95,6 +95,6 @@ def write_label_rows(log: Log, rows: Sequence[int], path: Path) -> None:
 
 
 def replay_command(diagnosis: Diagnosis, command: str) -> str:
-    """Return the `stopwise replay` command for the log of a `stopwise diagnose` command."""
+    """Return the `stopwise replay` command for the same log as a `stopwise diagnose` command."""
     labels = " --labels 100" if diagnosis.labelled else ""
     return f"{command.replace('diagnose', 'replay', 1)} --answers{labels}"

@@ -26,8 +26,9 @@ MAX_STANDARD_ERRORS = 4.0  # of excess disagreement in labelled rows, before the
 class Sample(NamedTuple):
     """Rows on which every arm answered, in the random order of ``key`` (n,).
 
-    ``number`` (n,) is the row in the log; ``contexts`` are (n, d), ``differ`` (n, pairs); ``wrong``
-    (n, K) is valid in ``labelled`` (n,) rows, and 0 in others.
+    ``number`` (n,) is the index of the row in the log; ``contexts`` are (n, d), ``differ`` is
+    (n, pairs). ``labelled`` (n,) is whether a row has a label; in rows without one, ``wrong``
+    (n, K) is 0.
     """
 
     key: Floats
@@ -43,7 +44,7 @@ class Sample(NamedTuple):
         return len(self.number)
 
     def take(self, which: Any) -> "Sample":
-        """Return the rows that an index selects, in its order."""
+        """Return the rows that an index selects, in the order of the index."""
         columns: Any = self  # of different types
         return Sample(*(column[which] for column in columns))
 
@@ -56,7 +57,7 @@ class Sample(NamedTuple):
 
 
 class LogSurvey(NamedTuple):
-    """Counts and samples of a log; ``audited`` is a sample of labelled rows."""
+    """Counts of a log, a sample of its rows, and ``audited``, a sample of its labelled rows."""
 
     rows: int
     full_depth: int
@@ -115,9 +116,11 @@ def survey(chunks: Iterable[Chunk], n_arms: int, *, sample: int, seed: int) -> L
 def complete_agreement(labelled: Sample, rows: Sample) -> Sample:
     """Return the labelled rows, with agreement as frequent as in all rows.
 
-    If labels were requested only where arms disagree, rows of the sample in which all arms agree
-    are added, with no error counted. All arms share any error in these rows, so differences between
-    arms are unbiased. If the labelled rows are a random sample, they are returned unchanged.
+    If disagreement is clearly more frequent in the labelled rows than in ``rows``, labels were
+    requested mainly where arms disagree. Then the labelled rows in which all arms agree are
+    replaced by rows of ``rows`` in which all arms agree, with no error counted. All arms share any
+    error in these rows, so differences between arms are unbiased. Otherwise ``labelled`` is
+    returned unchanged.
     """
     if not labelled.n:
         return rows.take(slice(0))
@@ -134,7 +137,7 @@ def complete_agreement(labelled: Sample, rows: Sample) -> Sample:
 
 
 class _Groups:
-    """The rows of each group with the smallest keys, up to a limit."""
+    """For each group, the rows with the smallest keys, up to ``max_rows``."""
 
     def __init__(self, max_rows: int) -> None:
         self.seen: dict[int, int] = {}  # rows of each group so far

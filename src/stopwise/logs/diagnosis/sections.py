@@ -99,9 +99,9 @@ def main_numbers(diagnosis: Diagnosis) -> tuple[KeyNumber, KeyNumber]:
 def _saved(diagnosis: Diagnosis) -> tuple[Interval, str]:
     """Return the saving of the rule per round, and the comparison as text.
 
-    With labels, the saving counts costs and errors, compared with the best fixed depth. Without, it
-    counts only costs, compared with always the first arm if no deeper arm can be worth its cost on
-    all rows, and otherwise with always the last.
+    With labels, the saving counts costs and errors and is relative to the best fixed depth. Without
+    labels, it counts only costs and is relative to always running the last arm or, if no deeper arm
+    can be worth its cost on all rows, to always stopping at the first.
     """
     saving, audit = diagnosis.saving, diagnosis.audit
     if audit is not None:
@@ -297,7 +297,7 @@ def _reliability(diagnosis: Diagnosis) -> ReportSection:
 
 
 def _over_time(diagnosis: Diagnosis) -> ReportSection:
-    """Tabulate changes of disagreement, and name the half-life that fits the log."""
+    """Tabulate changes in disagreement, and name the half-life that fits the log."""
     drift = diagnosis.over_time
     names = [_cell_name(arm.name) for arm in diagnosis.arms]
     largest = sorted(drift.changes, key=lambda c: -abs(c.after - c.before))[:MAX_CHANGES]
@@ -305,7 +305,7 @@ def _over_time(diagnosis: Diagnosis) -> ReportSection:
         (names[i], names[j], row + 1, _percent(before), _percent(after))
         for row, (i, j), before, after, _ in sorted(largest)
     ]
-    title = f"The largest {len(rows)} of {len(drift.changes)} changes of disagreement"
+    title = f"The largest {len(rows)} of {len(drift.changes)} changes in disagreement"
     heads = ("from", "to", "row", "disagree before, %", "after, %")
     table = Table("changes", title, heads, tuple(rows))
     text = "No change was found."
@@ -380,5 +380,5 @@ def _percent(share: float) -> float:
 
 
 def _cell(estimate: Interval) -> Value:
-    """Return an estimate for a table, without its interval if that has no width."""
+    """Return an estimate for a table, without the interval if its width is zero."""
     return estimate.value if estimate.low == estimate.high else estimate

@@ -50,9 +50,9 @@ SHARED = "Errors that all arms share are not counted: they do not affect compari
 
 
 class Evidence(NamedTuple):
-    """The inputs of a verdict; amounts are in a unit in which an error costs ``one_error``.
+    """The inputs of a verdict; an error costs ``one_error`` in the unit of all amounts.
 
-    ``higher_degree`` is the next degree of the models if it predicts held-out rows better.
+    ``higher_degree`` is the next degree of the models if `better_degree` returns one, else None.
     """
 
     arms: Sequence[ArmSummary]
@@ -73,12 +73,14 @@ class Evidence(NamedTuple):
 def judge(evidence: Evidence) -> Verdict:
     """Return the verdict, with its headline, its reason and further points.
 
-    With labels the losses decide: "learnable" if the label-free rule loses at most 2 % against the
-    best fixed depth (and the labels exclude 10 %) and saves something; "not from disagreement
-    alone" if it loses more than 2 % at 95 % confidence; otherwise "probably". Without labels it is
-    "labels needed", or "not from disagreement alone" if the models do not fit. It is "nothing to
-    learn" if no deeper arm can be worth its cost, even if it is always right; or if the labels do
-    not refute the rule, and it stops at one arm in all but 0.5 % of the rows.
+    With labels, the losses of the label-free rule and of the best fixed depth decide. The verdict
+    is "not from disagreement alone" if the loss of the rule is more than 2 % higher and the 95 %
+    interval of the difference excludes 0; "learnable" if it is at most 2 % higher, the interval
+    excludes more than 10 %, and the rule saves something; otherwise "probably". Without labels, the
+    verdict is "labels needed", or "not from disagreement alone" if the models do not fit. It is
+    "nothing to learn" if there are no labels and none are needed, because neither a deeper arm nor
+    the rule can be worth its cost; or if the rule stops at the same arm in at least 99.5 % of the
+    rows, unless labels are still needed or the verdict is "not from disagreement alone".
     """
     names, plan, audit = evidence.names, evidence.plan, evidence.audit
     misfitting = [p for p in evidence.pairs if p.reliability.fit != "good"]
@@ -111,7 +113,7 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def needs_other_models(pairs: Sequence[PairSummary], audit: Audit | None) -> bool:
-    """Return whether predictions or labels show that the models of disagreement do not fit."""
+    """Return whether calibration or the audit shows that the models of disagreement do not fit."""
     return any(p.reliability.fit != "good" for p in pairs) or (
         audit is not None and _loses(audit) and audit.rule_depth <= audit.best_fixed
     )

@@ -108,7 +108,7 @@ def cells_of(record: Any, file: str, column: str, use: Use) -> Cells:
 
 
 def _exact(value: Any) -> Any:
-    """Return the int or float that equals a decimal, else the decimal, which is invalid."""
+    """Return the int or float equal to a decimal; any other value, or decimal, unchanged."""
     for kind in (int, float) if isinstance(value, Decimal) else ():
         if Decimal(repr(kind(value))) == value:
             return kind(value)

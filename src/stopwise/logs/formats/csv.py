@@ -70,7 +70,7 @@ class CsvReader:
                 yield line, f"{counts}; check for a truncated line or an unquoted delimiter"
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield every row, the header first, with the line on which it ends."""
+        """Yield the last line number and the cells of every row, the header first."""
         row = 0
         with self._path.open("rb") as file:
             lines = decode_lines(file, self._path.name)
@@ -123,7 +123,7 @@ class CsvReader:
 
 
 def _declared(column: str, columns: dict[str, Any], layout: Layout) -> Cells:
-    """Return answers, parsed as the column ``kind`` declares."""
+    """Return a column of answers, each parsed as the cell ``kind`` of the row declares."""
     values: list[Any] = []
     invalid: dict[int, InvalidCell] = {}
     texts, kinds = columns[column], columns[layout.kind or ""]

@@ -60,7 +60,7 @@ class JsonLinesReader:
         return batches_of(self._records(layout), self._cells_of, self._path.name, size)
 
     def _objects(self) -> Iterator[Record]:
-        """Yield every row with its line."""
+        """Yield every row with its line number."""
         decoder = msgspec.json.Decoder()
         with self._path.open("rb") as file:
             for line, text in enumerate(decode_lines(file, self._path.name), 1):
@@ -110,15 +110,15 @@ class JsonLinesReader:
         if not new:
             return None
         return (
-            f"has {quoted(sorted(new))}, but the first row does not; add it there, as null if "
-            "unknown"
+            f"has {quoted(sorted(new))}, but the first row does not; add the same keys to the "
+            "first row, with null for unknown values"
         )
 
     def _cells_of(self, rows: Sequence[Any]) -> CellReader:
         by_path: dict[tuple[str, ...], Sequence[Any]] = {(): rows}
 
         def values(path: tuple[str, ...]) -> Sequence[Any]:
-            """Return the value of every row at a path; None if missing."""
+            """Return the value at a path in every row; None if the row has none."""
             if path not in by_path:
                 by_path[path] = [
                     cast("Object", parent).get(path[-1]) if isinstance(parent, dict) else None

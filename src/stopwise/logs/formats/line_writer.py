@@ -54,7 +54,7 @@ class LineWriter(ABC):
             raise
 
     def write(self, row: Row) -> None:
-        """Write a row; the operating system has it when this returns."""
+        """Write a row; on return, the operating system has received it."""
         self._put(self._encode(row))
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class LineWriter(ABC):
         return b""
 
     def _put(self, line: bytes) -> None:
-        """Write a complete line or, if the disk is full, nothing."""
+        """Write a complete line or, on an error such as a full disk, nothing."""
         unwritten = memoryview(line)
         try:
             while unwritten:

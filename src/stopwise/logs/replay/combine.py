@@ -16,7 +16,7 @@ MAX_NAMED = 3  # tenants named with the largest, and with the smallest, saving
 
 
 def merge_tenants(log: Log, by: str, tallies: Mapping[str, Tally]) -> Replay:
-    """Add up all tenants, and name those where the best policy saves most and least."""
+    """Add up all tenants, and note for which tenants the best policy saves most and least."""
     total = sum(tallies.values(), start=next(iter(tallies.values())).empty(log)).result()
     answered = {name: tally for name, tally in tallies.items() if tally.answered}
     tenants = {name: tally.result(total.judged_by) for name, tally in answered.items()}
@@ -45,7 +45,7 @@ def merge_tenants(log: Log, by: str, tallies: Mapping[str, Tally]) -> Replay:
 def choose_weight(
     grid: Mapping[float, Replay], target_error: float | None, budget: float | None
 ) -> Replay:
-    """Return the replay with the weight of the recommended policy, or with that nearest to 1."""
+    """Return the replay for the weight of the recommended policy, else for the weight nearest 1."""
     nearest = min(grid, key=lambda weight: abs(math.log(weight)))
     default = grid[nearest]
     notes: list[str] = []

@@ -101,8 +101,8 @@ def replay(
         sums over tenants.
     weights : sequence of float
         Factors by which to multiply the costs when creating policies; each factor is replayed
-        separately. Results use the costs of ``cascade``. Default: 1, or `WEIGHTS` if there is a
-        limit and all policies are given by name.
+        separately. Results use the costs of ``cascade``. Default: 1, or `WEIGHTS` if
+        ``target_error`` or ``budget`` is set and all policies are given by name.
     target_error, budget : float, optional
         Recommend only options with at most this error rate, or with at most this mean cost per
         round, in the unit of the cascade's costs (for `Cascade.from_prices`, in the currency).
@@ -136,7 +136,7 @@ def replay(
     """
     if target_error is not None and not log.has_labels:
         raise InvalidParameterError(
-            f"target_error requires labels, and {log.path.name} has none: name the label column if "
+            f"target_error requires labels, but {log.path.name} has none: name the label column if "
             "it is not 'label', add columns right.<arm>, or use budget instead"
         )
     real("target_error", target_error or 0, least=0, most=1)
@@ -190,9 +190,10 @@ def play(
     seed: int,
     chunk_rows: int,
 ) -> dict[int, Tally]:
-    """Check a log in one pass, then replay it in a second one, with a share of ``cascades``.
+    """Check a log in one pass and replay it in a second, with each of some ``cascades``.
 
-    Policies decide with these cascades; results use the costs of ``cascade``.
+    ``share`` holds the indices of the cascades to use. Policies decide with these cascades; results
+    use the costs of ``cascade``.
     """
     chosen = {k: candidates(policies, log, cascades[k], seed, labels) for k in share}
     summary = summarise(log, progress)
@@ -241,7 +242,7 @@ class Candidate(NamedTuple):
     options: dict[str, Any] | None = None  # parameters, of a policy given by name
 
     def prepared(self, summary: LogSummary, answers: bool) -> "Candidate":
-        """Return the candidate with a policy for the contexts of the log."""
+        """Return the candidate; a policy given by name is created for the contexts of the log."""
         if self.options is None:
             return self
         name, cascade = self.policy.name, self.policy.cascade
@@ -250,7 +251,7 @@ class Candidate(NamedTuple):
         return self._replace(policy=policy)
 
     def run(self, rounds: RecordedRounds, first: int) -> Ints:
-        """Decide rounds in order and learn from them; ``first`` is the row of the first round."""
+        """Decide rounds in order and learn from them; ``first`` is the index of the first row."""
         features = self.policy.features
         if not self.policy.asks_for_labels:
             rounds = msgspec.structs.replace(rounds, right=None, labelled=None)
@@ -275,7 +276,7 @@ class Candidate(NamedTuple):
 def candidates(
     policies: Sequence[PolicyLike], log: Log, cascade: Cascade, seed: int, labels: float
 ) -> list[Candidate]:
-    """Return the policies to replay; raise before the log is read if one does not fit it."""
+    """Return the policies to replay; before reading the log, raise if one does not fit it."""
     if cascade.names != log.arms:
         raise InvalidParameterError(
             f"{log.path.name} has the arms {', '.join(log.arms)}, but the cascade has "
@@ -283,7 +284,7 @@ def candidates(
         )
     if real("labels", labels, least=0) and not log.has_labels:
         raise InvalidParameterError(
-            f"labels={labels:g} requires labels, and {log.path.name} has none: name the label "
+            f"labels={labels:g} requires labels, but {log.path.name} has none: name the label "
             "column if it is not 'label', or add columns right.<arm>"
         )
     chosen: dict[str, Candidate] = {}

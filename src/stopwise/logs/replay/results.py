@@ -16,10 +16,10 @@ Criterion = Literal["total loss", "cost + disagreement"]
 class CandidateResult(msgspec.Struct, frozen=True):
     """The results of a policy or a fixed depth.
 
-    All numbers are per round, over the rounds that can be evaluated. Without such rounds, each is
-    None; a mean is also None for a single round, which gives no interval. Intervals are at 95 %:
-    Wilson's for shares, normal for means. Amounts are in the unit of the cascade's costs,
-    regardless of the weight a policy was created with.
+    Shares and means are over the rounds that can be evaluated. Without such rounds, each is None
+    (those in ``depths`` are 0); a mean is also None for a single round, which gives no interval.
+    Intervals are at 95 %: Wilson's for shares, normal for means. Amounts are in the unit of the
+    cascade's costs, regardless of the weight a policy was created with.
     """
 
     name: str  # of the policy as typed, or of the arm of a fixed depth
@@ -91,7 +91,7 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
         The stops of each policy, round by round. Not in the JSON, and empty for totals over
         tenants.
     weight : float
-        Factor by which the policies' costs were multiplied; all amounts are at weight 1.
+        Factor by which costs were multiplied for the policies; amounts here are not multiplied.
     tenants : dict of str to Replay
         The result of each tenant.
     grid : dict of float to Replay

@@ -52,8 +52,9 @@ class ReplayTotals:
     ) -> None:
         """Count rows with these decisions.
 
-        ``wrong`` and ``differs`` (n, K) are whether each arm was wrong, and whether it disagreed
-        with the deepest arm; ``spent`` (n, K) is the actual cost up to each arm, NaN if unknown.
+        ``wrong`` and ``differs`` (n, K) are 1 if an arm was wrong or disagreed with the deepest
+        arm, respectively, else 0, or `UNKNOWN`; ``spent`` (n, K) is the actual cost up to each arm,
+        NaN if unknown.
         """
         k = self._k
         stops = _last_arms(chunk, decided)
@@ -134,7 +135,7 @@ class Tally:
         return self._shallowest.unanswered < self._counts["rounds"]
 
     def add(self, chunk: Chunk, stops: Sequence[Ints]) -> None:
-        """Count the rounds of a chunk, which the policies decided by ``stops``."""
+        """Count the rounds of a chunk; ``stops`` are the decisions of each policy."""
         self._vocabulary.add(chunk)
         rounds, codes, k = chunk.rounds, chunk.codes, self._cascade.n_arms
         differs = (codes != codes[:, -1:]).view(np.uint8)
@@ -273,7 +274,7 @@ def result_of(
 
 
 def values_of(results: Sequence[CandidateResult], by: Criterion) -> list[float] | None:
-    """Return the value of the criterion for each result; None unless all have one."""
+    """Return the value of the criterion for each result; None unless all are exact and have one."""
     intervals = [result.value(by) for result in results if result.exact]
     values = [interval.value for interval in intervals if interval is not None]
     return values if len(values) == len(results) else None
@@ -285,12 +286,12 @@ def _share(counts: Ints) -> Interval | None:
 
 
 def _mean(values: Floats, counts: Ints) -> Interval | None:
-    """Return the mean of values with these frequencies."""
+    """Return the mean of values that occur ``counts`` times, with its interval."""
     return _estimate(counts.sum(), (values * counts).sum(), (values**2 * counts).sum())
 
 
 def _estimate(n: float, total: float, squares: float) -> Interval | None:
-    """Return the mean of n numbers with its interval; None if n < 2."""
+    """Return the mean of n numbers, given their sum and sum of squares; None if n < 2."""
     if n < 2:
         return None
     mean, spread = float(total / n), float(squares - total**2 / n)

@@ -141,7 +141,7 @@ def test_revealed_context_is_used_by_later_arms(text_log):
 @pytest.mark.parametrize(
     ("cascade", "options", "match"),
     [
-        (sw.Cascade([0.1, 0.3, 0.1]), {}, r"2 arms \(one, two\), got 3 costs"),
+        (sw.Cascade([0.1, 0.3, 0.1]), {}, r"2 arms \(one, two\), but the cascade has 3"),
         (TWO, {"degree": 5}, "degree"),
         (TWO, {"sample": 10}, "sample"),
     ],

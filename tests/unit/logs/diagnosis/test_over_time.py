@@ -1,4 +1,4 @@
-"""Changes of disagreement over time, and the choice of a half-life."""
+"""Changes in disagreement over time, and the choice of a half-life."""
 
 import numpy as np
 import pytest

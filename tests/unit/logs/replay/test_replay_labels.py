@@ -63,6 +63,6 @@ def test_labels_apply_to_policies_by_name_that_use_them(tmp_path: Path) -> None:
 def test_requests_need_labels_in_the_log(tmp_path: Path) -> None:
     path = write(tmp_path / "log.csv", full(arms(20)))
     with pytest.raises(
-        InvalidParameterError, match=r"labels=10 requires labels, and log\.csv has none"
+        InvalidParameterError, match=r"labels=10 requires labels, but log\.csv has none"
     ):
         replay(Log(path), CASCADE, labels=10)
