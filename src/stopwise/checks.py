@@ -200,7 +200,8 @@ def unlike_labels(equal: bool, rows: int, label: str, output: str) -> str | None
         return None
     return (
         f"no label equals any output in {rows:,} labelled rounds, so all answers count as wrong; "
-        f"write labels in the same form as outputs (a label is {label}, an output {output})"
+        f"write labels in the same form as outputs (for example, a label is {label}, but an "
+        f"output is {output})"
     )
 
 

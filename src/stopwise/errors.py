@@ -14,13 +14,13 @@ class InvalidCascadeError(InvalidInputError):
 
 
 class InvalidParameterError(InvalidInputError):
-    """An option out of range, such as a confidence above 1 or a degree below 1."""
+    """An invalid parameter, such as a confidence above 1 or an unknown executor."""
 
 
 class InvalidContextError(InvalidInputError):
-    """A context that has the wrong dimension, is not finite, or exceeds its feature map's bound.
+    """A context that has the wrong dimension, is not finite, or exceeds a feature map's bound.
 
-    If a single value is invalid, ``coordinate`` is its index, ``problem`` describes the error,
+    If a single value is invalid, ``coordinate`` is its index, ``problem`` describes what is wrong,
     ``advice`` says how to fix it in Python, and ``row`` is the row if contexts are a table.
     """
 
@@ -79,7 +79,7 @@ class UnsupportedVersionError(PersistenceError):
 
 
 class CascadeMismatchError(PersistenceError):
-    """A file saved for another cascade, whose estimates apply only to the saved arms."""
+    """A file saved for another cascade; its estimates apply only to that cascade."""
 
 
 class FeaturesMismatchError(PersistenceError):

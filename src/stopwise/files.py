@@ -44,10 +44,10 @@ def write_file(target: Path, content: bytes) -> None:
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write several files into a folder, all or none; create the folder if necessary.
+    """Write several files into a folder, and create the folder if necessary.
 
-    The files are first written to a temporary folder, where a full disk or an interrupt does no
-    harm, and then renamed in order.
+    All files are first written to a temporary folder, so that a full disk or an interrupt leaves
+    the target folder unchanged. They are then moved to the target folder in order.
 
     Examples
     --------

@@ -65,7 +65,7 @@ def add(
 ) -> None:
     """Create a key and print it. It cannot be shown again: the file stores only its hash.
 
-    Programs send it in the header "Authorization: Bearer sw_…" of every request.
+    Programs send the key in the header "Authorization: Bearer sw_…" of every request.
 
         stopwise keys add --name laptop --scope admin --expires 90d
 

@@ -62,7 +62,7 @@ def run(
         typer.echo(files("stopwise.proxy").joinpath("example.toml").read_text("utf-8"), nl=False)
         return
     if config is None:
-        raise typer.BadParameter("CONFIG is missing, for example: stopwise proxy proxy.toml")
+        raise typer.BadParameter("CONFIG is missing; pass a file, as in: stopwise proxy proxy.toml")
     loaded = load_config(config, os.environ)
     serve(
         loaded.settings, typer.echo, lambda service, settings: ProxyApp(service, settings, loaded)

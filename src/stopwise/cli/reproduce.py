@@ -43,7 +43,9 @@ def reproduce(
     seed: Annotated[
         int,
         typer.Option(
-            min=0, metavar="N", help="Seed of the first repetition; the others use the next ones."
+            min=0,
+            metavar="N",
+            help="Seed of the first repetition; each later one has the next seed.",
         ),
     ] = 0,
     list_: Annotated[

@@ -355,8 +355,8 @@ def stages_of(
 ) -> Stages | None:
     """Return the `Stages` for a policy's ``reveals=`` and ``answers=``.
 
-    ``reveals`` is one count for all arms, a list with one count for each arm except the last, or
-    None if the context is complete from the start.
+    ``reveals`` is how many values each arm reveals: one number for all arms, a list with one number
+    for each arm except the last, or None if the context is complete from the start.
     """
     if reveals is None:
         return None

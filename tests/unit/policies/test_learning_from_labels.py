@@ -361,7 +361,7 @@ def test_run_warns_if_no_label_equals_any_output() -> None:
 
     x, outputs = BAD.contexts[:40], BAD.outputs[:40]
     texts = [str(label) for label in BAD.labels[:40]]
-    example = f"a label is '{texts[0]}', an output {outputs[0, 0]}"
+    example = f"a label is '{texts[0]}', but an output is {outputs[0, 0]}"
     with pytest.warns(sw.errors.LabelWarning, match=f"in 40 labelled rounds, .*{example}"):
         policy().run(x, outputs, labels=texts)
     with pytest.warns(
