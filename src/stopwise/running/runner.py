@@ -45,7 +45,7 @@ INSTEAD = "`await runner.arun(case)` in async code, `asyncio.run(runner.arun(cas
 
 
 class RoundLog(Protocol):
-    """A destination of rounds: a `LogWriter` or any object with ``write``."""
+    """A destination for rounds: a `LogWriter` or any object with ``write``."""
 
     def write(self, done: Round, /) -> object:
         """Write a round."""

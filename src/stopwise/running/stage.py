@@ -81,7 +81,8 @@ class Stage:
             )
         if not predicts and not callable(run):
             raise InvalidParameterError(
-                f"a stage must be a function of a case or have `predict`, got {type(run).__name__}"
+                "a stage must be a function of a case or an object with `predict`, got "
+                f"{type(run).__name__}"
             )
         object.__setattr__(self, "call", prediction(cast(Estimator, run)) if predicts else run)
         for parameter in ("reveals", "canonical"):
@@ -150,7 +151,7 @@ def check_equality(first: Hashable, second: Hashable) -> None:
 def seconds(
     value: float, name: str = "timeout", *, zero: bool = False, most: float | None = MAX_TIMEOUT
 ) -> float:
-    """Return a valid number of seconds; 0 is valid only with ``zero``."""
+    """Return the value as a number of seconds if it is valid; 0 is valid only with ``zero``."""
     least, above = (0.0, None) if zero else (None, 0.0)
     return real(f"{name} (in seconds)", value, least=least, above=above, most=most)
 

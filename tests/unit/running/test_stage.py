@@ -40,7 +40,7 @@ def test_several_predictions_become_a_tuple() -> None:
 @pytest.mark.parametrize(
     ("run", "options", "message"),
     [
-        (42, {}, "must be a function of a case or have `predict`, got int"),
+        (42, {}, "must be a function of a case or an object with `predict`, got int"),
         (LogisticRegression, {}, "got the class LogisticRegression"),
         *((repr, {"timeout": t}, "timeout") for t in (0, -1, float("nan"), "5", True, 1e7)),
         (repr, {"cost": -0.1}, "cost"),

@@ -62,7 +62,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def claims_by_setting(section: Section) -> list[dict[str, Claim]]:
-    """Return one dict per claim, which maps each setting to the claim tested under it."""
+    """Return one dict per claim text, from each setting to the claim tested under it."""
     groups: dict[str, dict[str, Claim]] = {}
     for claim in section.claims:
         groups.setdefault(claim.text, {})[claim.setting] = claim

@@ -387,7 +387,8 @@ class ServedCascade:
         arms = self._names
         if isinstance(outputs, list):
             if len(outputs) > len(arms):
-                message = f"this cascade has {len(arms)} arms, got {len(outputs)} outputs"
+                limit = f"outputs must have at most {len(arms)} values, one per arm"
+                message = f"{limit}, got {len(outputs)}"
                 raise InvalidRequest(message, field="outputs")
             outputs = dict(zip(arms, outputs, strict=False))
         if unknown := outputs.keys() - arms:

@@ -42,8 +42,9 @@ def create_cascade(
         return None, (state.cascade(spec.name).view(), False)
     if existing is not None:
         raise Conflict(
-            f"cascade {spec.name!r} already exists with a different definition, which cannot be "
-            "changed because the policy has learned from its arms and costs; use another name",
+            f"cascade {spec.name!r} already exists with a different definition; a definition "
+            "cannot be changed, because the policy learns from its arms and costs; use another "
+            "name",
             field="name",
         )
     if len(state.order) >= max_cascades:

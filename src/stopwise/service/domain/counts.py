@@ -95,7 +95,7 @@ class Counts(msgspec.Struct):
                 self.differed_total[pair] += outputs[i] != outputs[j]
 
     def _index(self, time: float) -> int:
-        """Return the index of a time's bucket, which may not exist yet.
+        """Return the index of the bucket for a time, even if the bucket does not exist yet.
 
         Earlier times are counted in the first bucket: clocks of several machines differ a little,
         and a clock may be set back.

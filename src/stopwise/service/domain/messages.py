@@ -121,7 +121,7 @@ class RoundRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BatchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Open several rounds, which do not learn from each other."""
+    """Open several rounds; every decision is made before the policy learns from any of them."""
 
     contexts: Annotated[list[Context], Meta(min_length=1)]
     evidence: bool = False
@@ -258,7 +258,7 @@ class WantedLabel(msgspec.Struct, frozen=True):
 
 
 class WantedLabels(msgspec.Struct, frozen=True):
-    """Requested labels, oldest first."""
+    """Rounds whose labels are requested, the oldest request first."""
 
     wanted: Annotated[int, Meta(description="Number of requested labels.")]
     rounds: Annotated[list[WantedLabel], Meta(description="The oldest requests, at most 20.")]

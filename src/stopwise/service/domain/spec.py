@@ -79,8 +79,8 @@ def build(
         if max_features is not None and n**2 * pairs > MAX_WORK:
             raise _invalid(
                 "features",
-                f"a decision would take too long: {n}² features × {pairs} pairs of arms exceed "
-                f"{MAX_WORK:,}; use fewer features or arms",
+                f"a decision would take too long: (number of features)² × (pairs of arms) must be "
+                f"at most {MAX_WORK:,}, got {n}² × {pairs}; use fewer features or arms",
             )
         parameters |= {"features": features.assignment, "context_dim": size}
     try:

@@ -38,7 +38,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PathHandlers(NamedTuple):
-    """The parameters of a path, and the handler of each method with its name."""
+    """The parameters of a path, and for each method the handler and the handler's name."""
 
     params: list[str]
     methods: dict[str, tuple[Handler, str]]
