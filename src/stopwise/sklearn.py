@@ -57,8 +57,8 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         Classifiers in order of cost, the cheapest first. Parameters of named estimators can be set
         as in ``set_params(small__C=10)``.
     costs : list of float, dict of float by name, or Cascade
-        The cost of running each estimator alone, in units of one wrong answer, or with
-        ``error_cost`` in the same currency. A `Cascade` has its own units.
+        The cost of running each estimator, excluding the estimators before it. One wrong answer
+        costs 1 or, if specified, ``error_cost``. A `Cascade` already contains costs and units.
     error_cost : float, optional
         The cost of one wrong answer, if ``costs`` are prices.
     policy : str or callable, optional
@@ -66,10 +66,10 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         is called as ``policy(cascade, reveals=…, context_dim=…)``. By default, `USSLaplace`, which
         learns from y, or `USSAnchor` if y is None.
     context : callable, optional
-        Function of X that returns a few numbers per row, as the context before the first estimator.
+        Function of X that returns the context before the first estimator: a few numbers per row.
     prefit : bool
-        Whether the estimators are already fitted. If so, pass `fit` rows that they have not seen; y
-        may be None or contain None.
+        Whether the estimators are already fitted. If they are, call `fit` with rows that they have
+        not seen. In this case, y may be None or contain None.
     cv : int or splitter
         Cross-validation that produces the held-out answers from which the policy learns; unused
         with ``prefit``.
@@ -106,10 +106,10 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         self.cv = cv
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit the estimators, then train the policy on their held-out answers."""
+        """Fit the estimators unless ``prefit``, then train the policy on held-out answers."""
         if len(self.estimators) < 2 or len({isinstance(e, tuple) for e in self.estimators}) > 1:
             raise InvalidInputError(
-                "estimators must be two or more classifiers, either all with names or none, got "
+                "estimators must be two or more classifiers, all named or all unnamed, got "
                 f"{short_repr(self.estimators)}"
             )
         names, estimators = zip(*self._named(), strict=True)
@@ -151,13 +151,13 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return for each row the answer of the estimator at which it stops; learn nothing."""
+        """Return the answer of the estimator at which each row stops, without learning."""
         answers, _ = self._play(X)
         return self.classes_[answers]
 
     @available_if(lambda self: all(hasattr(e, "predict_proba") for _, e in self._named()))
     def predict_proba(self, X: Any) -> Floats:
-        """Return for each row the class probabilities of the estimator at which it stops.
+        """Return the class probabilities from the estimator at which each row stops.
 
         If an estimator has its own decision threshold, its answer may not be the most probable
         class.
@@ -192,7 +192,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         return float(self.policy_.cascade.cumulative[depths].mean())
 
     def _check_stages(self) -> None:
-        """Raise if an estimator is not a classifier, or is frozen without ``prefit``."""
+        """Raise if an estimator is not a classifier or, without ``prefit``, if it is frozen."""
         for name, estimator in self._named():
             if not is_classifier(estimator):
                 raise InvalidInputError(
@@ -202,14 +202,15 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
                 continue
             if isinstance(estimator, FrozenEstimator):
                 raise InvalidInputError(
-                    f"{name!r} is frozen, so it cannot be refitted to get held-out answers; fit "
-                    "all estimators, then pass prefit=True and rows that they have not seen"
+                    f"estimator {name!r} is frozen, so it cannot be refitted to get held-out "
+                    "answers; fit all estimators, then pass prefit=True and rows that they have "
+                    "not seen"
                 )
             values = estimator.get_params(deep=True).values()
             if any(isinstance(value, FrozenEstimator) and is_classifier(value) for value in values):
                 warnings.warn(
-                    f"{name!r} contains a frozen classifier, which cannot be refitted to get "
-                    "held-out answers; pass an X that it has not seen",
+                    f"estimator {name!r} contains a frozen classifier, which cannot be refitted to "
+                    "get held-out answers; pass an X that the classifier has not seen",
                     stacklevel=3,
                 )
 
@@ -242,7 +243,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
                 advice = "if they are prices, pass error_cost=, the cost of one wrong answer"
                 cascade = Cascade(costs, names)
             else:
-                advice = f"check error_cost, got {self.error_cost!r}"
+                advice = f"check error_cost, which is {self.error_cost!r}"
                 cascade = Cascade.from_prices(costs, self.error_cost, names)
         if doubt := cost_unit_warning(names, cascade.cumulative):
             warnings.warn(f"{doubt}; {advice}", CostUnitWarning, stacklevel=3)
@@ -296,8 +297,8 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
     ) -> tuple[Ints, Floats]:
         """Run each estimator on the rows that reach it; return answers and probabilities.
 
-        The last estimator computes either probabilities (if ``probabilities`` is true) or answers.
-        Therefore only the result that was asked for is complete.
+        The last estimator computes only probabilities if ``probabilities`` is true, and only
+        answers otherwise, so the other result is incomplete.
         """
         check_is_fitted(self)
         if getattr(X, "ndim", 2) > 1:  # otherwise, the estimators validate X
@@ -348,7 +349,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         return np.column_stack(columns), tables
 
     def _ask_held_out(self, estimators: Sequence[Any], X: Any, y: Any) -> tuple[Ints, list[Floats]]:
-        """Do the same as `_ask_all`, with clones fitted without the rows that they answer.
+        """Return the same as `_ask_all`, from clones fitted without the rows that they answer.
 
         `cross_val_predict` would fit the clones twice, once for answers and once for probabilities.
         """
@@ -378,13 +379,13 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         for answer in answers[~same.any(axis=1)].tolist():
             name, _ = self._named()[arm]
             raise InvalidInputError(
-                f"{name!r} answers {answer!r}, which is not one of the classes "
+                f"estimator {name!r} answered {answer!r}, which is not one of the classes "
                 f"{short_repr(self.classes_.tolist())}"
             )
         return same.argmax(axis=1)
 
     def _probabilities(self, estimator: Any, X: Any, codes: Ints | None = None) -> Floats:
-        """Return the probabilities of ``classes_``; without predict_proba, 1 for the answer."""
+        """Return the class probabilities; without predict_proba, the answer has probability 1."""
         if not hasattr(estimator, "predict_proba"):
             return np.eye(len(self.classes_))[codes]
         table = np.asarray(estimator.predict_proba(X))
@@ -436,7 +437,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
 
 
 def negative_loss(estimator: Any, X: Any, y: Any) -> float:
-    """Return minus the loss of a `CascadeClassifier`; use it as ``scoring=negative_loss``.
+    """Return the negative loss of a `CascadeClassifier`, for ``scoring=negative_loss``.
 
     The loss is the error rate plus the mean cost per row. The cascade may also be the last step of
     a `Pipeline` or the best estimator of a search.
@@ -480,9 +481,10 @@ def _find_cascade(estimator: Any) -> CascadeClassifier:
 
 
 def _revealed(codes: Ints, table: Floats) -> Floats:
-    """Return the values that an arm reveals: its answer's margin over the next class and log-odds.
+    """Return the values that an arm reveals: the margin and the log-odds of its answer.
 
-    The margin is negative if the answer is not the most probable class.
+    The margin is the probability of the answer minus the highest probability of another class. It
+    is negative if the answer is not the most probable class.
     """
     rows = np.arange(len(table))
     answer = table[rows, codes]

@@ -349,7 +349,7 @@ class Fixed(ClassifierMixin, BaseEstimator):
 @pytest.mark.parametrize("answer", [99, "7"])
 def test_answers_outside_the_classes_are_rejected(answer: Any) -> None:
     X, _, y, _ = digits()
-    with pytest.raises(sw.errors.InvalidInputError, match=f"'Fixed-0' answers {answer!r}"):
+    with pytest.raises(sw.errors.InvalidInputError, match=f"'Fixed-0' answered {answer!r}"):
         CascadeClassifier([Fixed(answer), GaussianNB()], COSTS, cv=2).fit(X, y)
 
 
@@ -373,7 +373,7 @@ def test_prefit_estimators_may_lack_classes_but_not_mix_types() -> None:
         (stages(), [0.1], "one cost for each of the 2 estimators, got 1"),
         (stages(), [0.1] * 3, "one cost for each of the 2 estimators, got 3"),
         ([], [], "two or more"),
-        ([stages()[0], GaussianNB()], COSTS, "all with names or none"),
+        ([stages()[0], GaussianNB()], COSTS, "all named or all unnamed"),
     ],
 )
 def test_invalid_estimators_are_rejected(estimators: Any, costs: Any, message: str) -> None:
@@ -515,7 +515,7 @@ def test_long_lists_of_classes_are_shortened_in_messages() -> None:
     X = np.arange(1200.0)[:, None]
     y = np.repeat(np.arange(300), 4)
     estimators = [("fixed", Fixed(999)), ("tree", DecisionTreeClassifier())]
-    with pytest.raises(sw.errors.InvalidInputError, match="'fixed' answers 999") as error:
+    with pytest.raises(sw.errors.InvalidInputError, match="'fixed' answered 999") as error:
         CascadeClassifier(estimators, COSTS, cv=2).fit(X, y)
     assert len(str(error.value)) < 200
 

@@ -23,7 +23,7 @@ MAX_SHOWN = 20  # rounds in one answer
 
 
 async def requested_labels(service: Service, name: str) -> m.WantedLabels:
-    """Return the rounds whose labels are requested, oldest first."""
+    """Return the number of requested labels, and the oldest `MAX_SHOWN` of their rounds."""
     cascade = await service.look_up(lambda: service.state.cascade(name))
     ledger, shown = cascade.ledger, list[m.WantedLabel]()
     for number, request in ledger.answerable_labels().items():
@@ -46,7 +46,7 @@ async def requested_labels(service: Service, name: str) -> m.WantedLabels:
 async def report_label(
     service: Service, name: str, id_: str, request: m.LabelReport
 ) -> m.LabelAnswer:
-    """Add the label of a round that has ended."""
+    """Add a label to a round that has ended."""
     _check_form(request)
 
     def find_learned() -> tuple[ServedCascade, int]:
@@ -112,20 +112,20 @@ def _right_in_order(right: dict[str, bool], arms: Sequence[str], answered: int) 
 
 
 def _canonical_label(service: Service, name: str, label: object, reported: Reported) -> bytes:
-    """Return a label in the form in which it is compared with the outputs."""
+    """Return a label in the encoding that is compared with the outputs."""
     reader = service.label_readers.get(name)
     if reader is not None:
         return reader(label, reported)
     if reported.answers:
         raise Conflict(
-            "the proxy uses a function to compare the answers of this cascade; report its labels "
-            "to the proxy"
+            "the proxy compares the answers of this cascade with a function; send the labels of "
+            "the cascade to the proxy"
         )
     return canonical(label, "label")
 
 
 def unmatched_warning(count: int, label: object, answers: Mapping[str, object]) -> str:
-    """Return a warning that the latest labels match no output; it quotes the last of them."""
+    """Return a warning that the last ``count`` labels, including ``label``, match no output."""
     answered = ", ".join(f"{arm} answered {_quote(answer)}" for arm, answer in answers.items())
     return (
         f"the last {count} labels match no arm's answer. The latest label is {_quote(label)}, but "

@@ -33,8 +33,8 @@ _PROCESS = ProcessCollector(registry=None)  # memory, CPU time, open files
 async def metrics_page(service: Service) -> bytes:
     """Return all metrics in the Prometheus text format (`CONTENT_TYPE`).
 
-    The state is read in the event loop. Formatting takes several times as long, so it runs in a
-    thread.
+    The state is read in the event loop. Formatting takes several times longer than reading, so it
+    runs in a thread.
     """
     families = [*_process_metrics(service), *_cascade_metrics(service), *_PROCESS.collect()]
     registry = SimpleNamespace(collect=lambda: families)
@@ -50,7 +50,7 @@ _Value: TypeAlias = Callable[[ServedCascade], float]
 def _family(
     kind: Any, name: str, description: str, labels: str, rows: Iterable[tuple[Any, ...]]
 ) -> Metric:
-    """Return a metric family; each row has a list of label values, then the metric's value."""
+    """Return a metric family; rows have label values, then a value or buckets and sum."""
     family = kind(f"stopwise_{name}", description, labels=labels.split())
     for row in rows:
         family.add_metric(*row)
@@ -122,7 +122,7 @@ def _process_metrics(service: Service) -> Iterable[Metric]:
 
 
 def _histogram_values(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
-    """Return the cumulative counts by bucket, and the sum."""
+    """Return the cumulative count of each bucket, and the sum of all values."""
     buckets = zip(_BUCKETS, map(float, accumulate(histogram.counts)), strict=True)
     return list(buckets), histogram.total
 
@@ -187,7 +187,7 @@ _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
 
 
 def _values(cascade: ServedCascade) -> list[float] | None:
-    """Return the values of `_PER_CASCADE`; None after an error, which must not affect others."""
+    """Return the values of `_PER_CASCADE`; log an error and return None if one of them fails."""
     try:
         return [value(cascade) for _, _, _, value in _PER_CASCADE]
     except Exception as error:

@@ -40,10 +40,10 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT; pass the URL to ``report``.
 
-    ``app`` creates the application; by default, it is the API with the dashboard.
+    ``app`` creates the application: by default, the API with the dashboard.
 
-    Raises `InvalidParameterError` if other machines can connect and there are no keys, `StoreError`
-    or `CorruptLogError` if the log cannot be used, and `OSError` if the port is taken.
+    Raises `InvalidParameterError` if other machines can connect but no API key is valid,
+    `StoreError` or `CorruptLogError` if the log cannot be used, and `OSError` if listening fails.
     """
     check_keys(settings)
     for name in PACKAGES:
@@ -91,7 +91,7 @@ def _resolve(host: str, port: int) -> list[Any]:
 
 
 def free_address(settings: Settings) -> tuple[str, int]:
-    """Return the address and port to listen on; raise `OSError` if the port is taken."""
+    """Return the address and port to listen on; raise `OSError` if listening fails."""
     family, kind, protocol, _, address = _resolve(settings.host, settings.port)[0]
     with socket.socket(family, kind, protocol) as probe:
         if sys.platform != "win32":  # on Windows, it lets two processes share a port
@@ -201,7 +201,7 @@ async def run_service(
         error = service.failed.result()
         if isinstance(error, StopwiseError):
             raise error
-        raise StopwiseError(f"fatal internal error; see the server log: {error!r}")
+        raise StopwiseError(f"fatal internal error: {error!r}; see the server log")
     if not requested:
         serving.result()
         raise StopwiseError("the HTTP server stopped unexpectedly; see the server log")

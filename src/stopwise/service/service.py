@@ -58,7 +58,7 @@ MAX_WORK_ON_LOOP = 2e7  # multiplications, about 5 ms; longer requests run in a 
 
 
 class Service:
-    """A service on one event loop; it owns its store."""
+    """A service that runs on one event loop and owns its store."""
 
     def __init__(self, store: EventStore, settings: Settings) -> None:
         self.settings = settings
@@ -84,7 +84,7 @@ class Service:
     # -- start and stop -----------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the store and start to read the log in the background, which makes it `ready`."""
+        """Open the store, and read the log in the background; `ready` is True once it is read."""
         await self._store.open()
         if not self._store.shared:
             await self._store.begin(BEYOND_END)  # fails if another process serves this file
@@ -204,7 +204,7 @@ class Service:
 
     @property
     def lag(self) -> float:
-        """Seconds since the state was last up to date; 0 if no other process writes the log."""
+        """Seconds since the state was up to date; 0 for the only writer unless writing fails."""
         only_writer = not self._store.shared and not self.writer.write_error
         return 0.0 if only_writer else time.monotonic() - self.writer.up_to_date_at
 
@@ -226,7 +226,7 @@ class Service:
         return await self.look_up(lambda: [self._view(name) for name in self.state.cascades])
 
     def _view(self, name: str) -> m.CascadeView:
-        """Return the view of a cascade for the list, also if it has failed."""
+        """Return the list entry of a cascade, even if the cascade has failed."""
         try:
             return self.state.cascade(name).view()
         except CascadeNotLoaded:
@@ -243,7 +243,7 @@ class Service:
         return await self.look_up(lambda: self.state.cascade(name).view())
 
     async def create(self, spec: m.CascadeSpec, key: str | None) -> tuple[m.CascadeView, bool]:
-        """Create a cascade; also return whether it is new."""
+        """Create a cascade; return its view and whether it is new."""
         # Normalise the spec as the log does, where a cost of 0 is 0.0.
         spec = msgspec.convert(msgspec.to_builtins(spec), m.CascadeSpec)
         try:
@@ -286,7 +286,7 @@ class Service:
         key: str | None,
         early: EarlyCheck | None = None,
     ) -> tuple[list[m.RoundAnswer], bool]:
-        """Open one round or a batch; also return whether they are new."""
+        """Open one round or a batch; return the answers and whether the rounds are new."""
         single = isinstance(request, m.RoundRequest)
         evidence = request.evidence
         complete = isinstance(request, m.RoundRequest) and request.complete is True
@@ -325,7 +325,7 @@ class Service:
         early: EarlyCheck | None = None,
         answers: Sequence[StoredAnswer] = (),
     ) -> m.RoundAnswer:
-        """Add outputs of a round; `ServedCascade.report` describes ``answers``."""
+        """Add outputs to a round; for ``answers``, see `ServedCascade.report`."""
 
         def report(state: State, time: float) -> CommandResult:
             return commands.report_outputs(state, time, name, id_, request, answers)
@@ -402,7 +402,7 @@ class Service:
         return cascade is not None and cascade.work(rounds, evidence=evidence) > MAX_WORK_ON_LOOP
 
     async def load_and_retry(self, request: Callable[[], Awaitable[T]]) -> T:
-        """Execute a request; load cascades that this replica does not follow yet."""
+        """Execute a request; if this replica does not follow the cascade, load it and try again."""
         while True:
             try:
                 return await request()
@@ -442,7 +442,7 @@ class Service:
             await store.close()
 
     async def look_up(self, query: Callable[[], T]) -> T:
-        """Read from the state; if that fails, catch up with other replicas and try once more."""
+        """Query the state; if that fails and there are replicas, catch up and try once more."""
 
         async def read() -> T:
             await self.readable()
@@ -460,7 +460,7 @@ class Service:
     async def round_events(
         self, cascade: ServedCascade, number: int
     ) -> tuple[Opened | None, Reported | None]:
-        """Return the events that opened and ended a round; None for those not in the log."""
+        """Return the events that opened and ended a round; None for an event not in the log."""
         ledger, row = cascade.ledger, cascade.ledger.row(number)
         positions = ledger.opened_at[row], ledger.ended_at[row]
         unstored = self.writer.unstored()
@@ -480,13 +480,13 @@ class Service:
         return cast(tuple[Opened | None, Reported | None], tuple(events))
 
     def find(self, name: str, id_: str) -> tuple[ServedCascade, int]:
-        """Return the cascade and the number of a round; raise if either is unknown."""
+        """Return a cascade and the number of a round; raise if ``name`` or ``id_`` is unknown."""
         cascade = self.state.cascade(name)
         return cascade, cascade.ledger.number(id_)
 
 
 def outputs_by_arm(reported: Reported, arms: Sequence[str]) -> dict[str, Any]:
-    """Return the outputs of a round by arm; answers, if the log has them, replace outputs."""
+    """Return the stored answers of a round by arm, or its outputs if no answers are stored."""
     answers = [answer.text for answer in unpack_answers(reported.answers)]
     outputs = answers or map(decode_output, reported.outputs)
     return dict(zip(arms, outputs, strict=False))

@@ -122,8 +122,8 @@ def load_settings(
 ) -> Settings:
     """Combine settings: flags override the environment, which overrides the TOML file.
 
-    Empty variables and flags with None count as not set. An unknown name or an invalid value
-    raises `InvalidParameterError` with its source.
+    Empty variables, and flags whose value is None, are ignored. An unknown name or an invalid value
+    raises `InvalidParameterError`, whose message begins with the file, variable or flag.
     """
     table: Mapping[str, Any] = {}
     if file is not None:
@@ -140,7 +140,7 @@ def combined_settings(
     environment: Mapping[str, str],
     flags: Mapping[str, object],
 ) -> Settings:
-    """Combine settings as `load_settings` does; ``source`` begins errors about ``table``."""
+    """Combine settings as `load_settings` does; errors in ``table`` begin with ``source``."""
     values: dict[str, Any] = {}
     for name, value in table.items():
         values[name] = _checked(name, value, f"{source}{name}", strict=True)
@@ -159,7 +159,7 @@ def combined_settings(
 
 
 def _checked(name: str, value: Any, source: str, *, strict: bool = False) -> Any:
-    """Return a value as the type of its setting; unless ``strict``, convert text."""
+    """Return a value in the type of its setting; text is converted unless ``strict`` is true."""
     setting = SETTINGS.get(name)
     if setting is None:
         hint = suggestion(name.lower().replace("-", "_"), SETTINGS)

@@ -59,16 +59,13 @@ def explain(error: msgspec.ValidationError, value: Any = msgspec.UNSET) -> tuple
 
 
 def _got(value: Any, path: str) -> str:
-    """Return ", got …" with the value at a path; empty if it cannot be looked up."""
+    """Return ", got …" with the value at a path, or "" if the path cannot be resolved."""
     if value is msgspec.UNSET:
         return ""
     try:
         for name, index in re.findall(r"([^.\[\]]+)|\[(.*?)\]", path):
             value = value[int(index) if index else name]
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-    ):  # msgspec writes […] instead of the key of an entry
+    # In a path, msgspec writes […] in place of the key of an entry.
+    except (LookupError, TypeError, ValueError):
         return ""
     return f", got {shorten(json.dumps(value, ensure_ascii=False, default=str), 60)}"

@@ -48,7 +48,7 @@ class PendingRequest(NamedTuple):
 
 
 class GroupResult(NamedTuple):
-    """The events and answers of the requests of a group, in their order."""
+    """The events and answers of a group, in the order of its requests."""
 
     events: list[bytes]  # encoded
     answers: list[object]  # or exceptions
@@ -98,11 +98,11 @@ class Writer:
 
     @property
     def settled(self) -> bool:
-        """Whether the state certainly includes exactly the events of the log."""
+        """Whether the state is consistent and all of its events are certainly in the log."""
         return not self._outdated and self.stored == self.state.position
 
     def unstored(self) -> list[Event] | None:
-        """Return the applied events that may not be in the log; None if they are uncertain."""
+        """Return the applied events that may not be in the log; None if these are uncertain."""
         events = [codec.decode_event(encoded) for encoded in self._early]
         if self._held is not None:
             events += codec.decode_events(self._held.payload)
@@ -123,14 +123,14 @@ class Writer:
         slow: bool = False,
         early: EarlyCheck | None = None,
     ) -> Future:
-        """Queue a command; the future has its answer once the event is in the log.
+        """Queue a command; the future has the answer once the event of the command is logged.
 
         ``cascade`` is the only cascade that the command may change. If it is None and the command
         raises an unexpected exception, the entire log is read again.
 
-        If ``early`` accepts the answer, the future has it as soon as the command is applied. This
-        is for intermediate steps of a round: the answer to its last step waits for the commit,
-        which includes all earlier steps.
+        If ``early`` accepts the answer, the future has the answer as soon as the command is
+        applied. Use it for the intermediate steps of a round: the answer to the last step waits
+        for the commit, which includes all earlier steps.
         """
         self._check_writable()
         if self.waiting >= self._max_waiting:
@@ -149,11 +149,11 @@ class Writer:
             raise unavailable(self.write_error or "the service is stopping")
 
     async def read(self, reader: Callable[[State], T]) -> T:
-        """Run a function in a thread while the state includes exactly the events of the log."""
+        """Run a function of the state in a thread, while the state is `settled`."""
         return await self._when_settled(lambda: self._in_thread(lambda: reader(self.state)))
 
     async def follow(self, loaded: State, name: str) -> None:
-        """Follow a cascade that was loaded from the log."""
+        """Follow the cascade ``name`` from ``loaded``, a state that was read from the log."""
 
         async def adopt() -> None:
             await self._follow()
@@ -322,7 +322,7 @@ class Writer:
         self._current = []
 
     def _apply_group(self, now: float, result: GroupResult) -> None:
-        """Apply requests of the current group, for at most `MAX_GROUP_SECONDS`."""
+        """Apply requests of the current group until `MAX_GROUP_SECONDS` have passed."""
         deadline = time.perf_counter() + MAX_GROUP_SECONDS
         for request in self._current:
             try:
@@ -348,13 +348,13 @@ class Writer:
     def _apply_request(
         self, request: PendingRequest, now: float
     ) -> tuple[bytes | None, object, bool]:
-        """Return the encoded event, the answer, and whether it may be sent before the commit."""
+        """Apply a request; return the encoded event, the answer, and whether `early` accepts it."""
         event, answer = request.command(self.state, now)
         encoded = None if event is None else codec.encode_event(event)
         return encoded, answer, request.early is not None and request.early(answer)
 
     def _mark_stored(self, block: Block) -> None:
-        """Record that a block of this process is in the log."""
+        """Record that a block written by this process is in the log."""
         self.state.log_digest = block.digest
         self.stored = block.end
         self._held = None
@@ -408,7 +408,10 @@ class Writer:
             self.up_to_date_at = time.monotonic()
 
     async def _catch_up(self, blocks: list[Block]) -> bool:
-        """Apply blocks while holding the append lock; return whether the state is up to date."""
+        """Apply blocks while holding the append lock; return whether the state is up to date.
+
+        If the state is not up to date, the lock is released.
+        """
         try:
             await self._apply(blocks)
             if not self._store.shared or (await self._store.end())[0] <= self.state.position:
@@ -447,7 +450,7 @@ class Writer:
 
 
 def unavailable(reason: str) -> Unavailable:
-    """Return the error for a request that could not be stored, or may not have been."""
+    """Return the error for a request that was not, or may not have been, stored."""
     advice = "with the same Idempotency-Key, the request is executed only once"
     message = f"the log is unavailable ({reason}). Try again; {advice}"
     return Unavailable(message, retry_after=RETRY_AFTER)

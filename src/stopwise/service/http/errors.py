@@ -16,7 +16,7 @@ class HttpError(RequestError):
 
 
 class BadRequest(HttpError):
-    """The body is not JSON, or the request is not valid HTTP."""
+    """The body is incomplete or not JSON, or the request is not valid HTTP."""
 
     code = "bad_request"
 
@@ -67,7 +67,7 @@ class InternalError(HttpError):
 
 
 class ErrorCode(NamedTuple):
-    """The HTTP status of an error code and its description in the documentation."""
+    """The HTTP status and the documented meaning of an error code."""
 
     status: int
     meaning: str
@@ -96,7 +96,7 @@ CODES: dict[str, ErrorCode] = {
         410, "The round expired because too many newer ones were open, or it was compacted away."
     ),
     "too_large": ErrorCode(413, "The body or the batch exceeds a limit of this service."),
-    "unsupported_media_type": ErrorCode(415, "The body is not declared as JSON."),
+    "unsupported_media_type": ErrorCode(415, "The body is not declared as JSON, or is compressed."),
     "invalid": ErrorCode(422, "The body is JSON but not valid for this route; see `field`."),
     "too_many_requests": ErrorCode(
         429, "The key exceeded its rate limit, or too many requests are waiting."
@@ -114,7 +114,7 @@ CODES: dict[str, ErrorCode] = {
 
 
 def phrase(status: int) -> str:
-    """Return the standard phrase of a status.
+    """Return the standard reason phrase of an HTTP status.
 
     Examples
     --------

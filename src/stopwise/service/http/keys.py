@@ -37,7 +37,7 @@ _HEADER = re.compile(r"(?i:bearer) +sw_([a-z0-9]+)_(\S+) *")
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An API key without its secret: a line of the key file. Times are seconds since 1970."""
+    """An entry of the key file: an API key without its secret. Times are seconds since 1970."""
 
     id: Annotated[str, Meta(pattern=r"^[a-z0-9]{1,32}\Z")]  # public: it is shown and logged
     name: str  # a description of its user
@@ -49,7 +49,7 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     cascades: tuple[Name, ...] = ()  # restricts the key to these; empty: all cascades
 
     def allows(self, scope: Scope) -> bool:
-        """Return whether the key has a scope; admin includes all scopes, and every key may read."""
+        """Return whether the key has a scope; admin includes all, and every key has read."""
         return scope == "read" or scope in self.scopes or "admin" in self.scopes
 
     @property
@@ -91,16 +91,16 @@ class Keys:
             LOG.error(RELOAD_FAILED, extra={"reason": str(error)})
 
     def check(self, key: Key, scope: Scope | None = None, cascade: str | None = None) -> None:
-        """Count a request of a key against its rate limit, and check its scope and cascades.
+        """Count a request against a key's rate limit, and check the key's scopes and cascades.
 
-        Raises `TooManyRequests` beyond the rate limit, and `Forbidden` without the scope or for a
-        cascade that the key may not use.
+        Raises `TooManyRequests` if the key exceeds its rate limit, and `Forbidden` if it does not
+        have ``scope`` or may not use ``cascade``.
         """
         self.count_request(key)
         self.check_rights(key, scope, cascade)
 
     def count_request(self, key: Key) -> None:
-        """Count a request of a key; raise `TooManyRequests` beyond its rate limit."""
+        """Count a request; raise `TooManyRequests` if the key exceeds its rate limit."""
         if key.rate is not None:
             self._take_token(key.id, key.rate)
 
@@ -116,7 +116,7 @@ class Keys:
             raise Forbidden(f"key {key.id} is restricted to these cascades: {cascades}")
 
     def identify(self, header: str | None) -> Key:
-        """Return the key in an Authorization header; raise `Unauthorized` if it is not valid.
+        """Return the key in an Authorization header; raise `Unauthorized` if the key is not valid.
 
         Scope, cascades and rate are not checked.
         """
@@ -140,7 +140,10 @@ class Keys:
         return key
 
     def _take_token(self, id_: str, rate: float) -> None:
-        """Take a token from a key's bucket, which holds one second's tokens, but at least one."""
+        """Take a token from a key's bucket, or raise `TooManyRequests` if the bucket is empty.
+
+        A bucket holds the tokens of one second, or a single token if ``rate`` is less than 1.
+        """
         now = time.monotonic()
         full_at = max(self._full_at.get(id_, now), now) + 1 / rate
         wait = full_at - now - max(1.0, 1 / rate)
@@ -161,7 +164,7 @@ class Keys:
 
 
 def read_keys(path: Path) -> list[Key]:
-    """Return the keys of a file; errors do not quote an invalid line, only its number."""
+    """Return the keys of a file; an error gives the number of an invalid line, not its text."""
     return _parse(path, _read_file(path))
 
 
@@ -188,7 +191,7 @@ def _parse(path: Path, content: bytes) -> list[Key]:
             problem = "invalid key; use 'stopwise keys add' to create one"
             raise InvalidParameterError(f"{path}, line {number}: {problem}") from None
         if key.id in keys:
-            raise InvalidParameterError(f"{path}, line {number}: duplicate key {key.id}")
+            raise InvalidParameterError(f"{path}, line {number}: duplicate key id {key.id}")
         keys[key.id] = key
     return list(keys.values())
 
@@ -202,7 +205,7 @@ def add_key(
     rate: float | None = None,
     cascades: Iterable[str] = (),
 ) -> tuple[Key, str]:
-    """Create a key and add it to a file; return its entry in the file, and the key to send."""
+    """Create a key and add it to a file; return its entry, and the full key for its user."""
     if not name.strip() or len(name) > 100 or not name.isprintable():
         raise InvalidParameterError(
             f"name must be 1 to 100 printable characters, got {shorten(name)!r}"
@@ -241,7 +244,7 @@ def add_key(
 
 
 def revoke_key(path: Path, id_: str) -> Key:
-    """Remove a key from a file; a running service rejects it within about two seconds."""
+    """Remove a key from a file; a running service rejects the key within about two seconds."""
     with _locked(path):
         keys = {key.id: key for key in read_keys(path)}
         revoked = keys.pop(id_, None)

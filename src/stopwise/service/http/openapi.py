@@ -1,8 +1,8 @@
 """The OpenAPI 3.1 document, generated from the table of routes.
 
-Schemas describe what holds for every cascade. Whatever depends on the cascade (the size of its
-contexts, the names of its arms) or on a kind of features or policy is validated by the service,
-which responds with 422.
+The schemas contain only the constraints that hold for every cascade. The service itself validates
+values that depend on the cascade (such as the names of its arms) or on the kind of its features or
+policy, and responds with 422 if they are invalid.
 """
 
 import re
@@ -61,7 +61,7 @@ _RETRY_AFTER: Json = {
 
 
 def openapi_document(*, secured: bool) -> bytes:
-    """Return the OpenAPI document of a service; ``secured`` if it requires API keys."""
+    """Return the OpenAPI document; ``secured`` is whether the service requires API keys."""
     paths: dict[str, Json] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, secured)

@@ -38,9 +38,10 @@ _PORT = re.compile(r":\d*\Z")
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A response.
+    """An HTTP response.
 
-    The parts of a streamed body are sent as they arrive; it is closed if the client disconnects.
+    The parts of a streamed body are sent as they arrive. The stream is closed if the client
+    disconnects.
     """
 
     status: int
@@ -50,7 +51,7 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class Request:
-    """A request as its handler sees it."""
+    """An HTTP request."""
 
     def __init__(self, scope: Any, protocol: Any, max_body: int) -> None:
         self.method: str = scope.method
@@ -74,7 +75,7 @@ class Request:
 
     @property
     def id(self) -> str | None:
-        """The X-Request-Id header that a proxy added, if it is valid."""
+        """The X-Request-Id header, usually added by a proxy; None if it is missing or invalid."""
         request_id: str = self.headers.get("x-request-id", "")
         return request_id if _VISIBLE.fullmatch(request_id) else None
 
@@ -118,7 +119,7 @@ class Request:
         return b"".join(parts)
 
     def check_media_type(self) -> None:
-        """Reject a body that is compressed or not declared as JSON; the body may be missing."""
+        """Reject a body that is compressed or not declared as JSON; accept a missing body."""
         content_type: str = self.headers.get("content-type", "")
         if self.has_body and content_type.partition(";")[0].strip().lower() != JSON:
             message = "the body must be JSON in UTF-8; send Content-Type: application/json"
@@ -153,8 +154,8 @@ def _incomplete_body() -> BadRequest:
 class Access:
     """Access control: API keys, or local requests only.
 
-    Without keys (None), the service listens on loopback only. It then rejects requests that
-    another website made a browser send: they have a foreign Host or Origin header.
+    If ``keys`` is None, the service listens on loopback only, and rejects requests that another
+    website made a browser send. Such requests have a foreign Host or Origin header.
     """
 
     def __init__(self, settings: Settings, keys: Keys | None) -> None:
@@ -162,7 +163,7 @@ class Access:
         self._host = settings.host.lower()
 
     def check_origin(self, request: Request) -> None:
-        """Reject ambiguous hosts and, without keys, requests that another website caused.
+        """Reject requests with several Host headers and, without keys, those of other websites.
 
         A foreign Host means that another name resolves to this machine (DNS rebinding). A foreign
         Origin means that a form or script of another website sent the request.
@@ -184,7 +185,7 @@ class Access:
                 raise Forbidden(message)
 
     def check_key(self, request: Request, scope: Scope | None) -> None:
-        """Require a valid key that has this scope and may use the request's cascade."""
+        """Require a valid key that has ``scope`` and may use the request's cascade."""
         if self.keys is not None:
             request.key = self.keys.identify(request.headers.get("authorization"))
             self.keys.check(request.key, scope, request.params.get("name"))
@@ -204,7 +205,7 @@ def _is_local(host: str, service_host: str) -> bool:
 
 
 def internal_error(error: BaseException, request: Request) -> InternalError:
-    """Log an unexpected error; return the error to send, with the request id of the log line."""
+    """Log an unexpected error; return the error to send, which quotes the logged request id."""
     id_ = request.id or token_hex(8)
     fields = {"request": id_, "method": request.method, "path": shorten(request.path, MAX_PATH)}
     LOG.error("a request failed", extra=fields, exc_info=error)

@@ -1,4 +1,4 @@
-"""Lines about requests in the server log."""
+"""Write requests to the server log."""
 
 from typing import Any
 

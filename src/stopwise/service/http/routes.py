@@ -1,6 +1,6 @@
 """The routes of the API.
 
-The application serves the table `ROUTES`, and the OpenAPI document is generated from it.
+The application serves the routes in `ROUTES`. The OpenAPI document is generated from them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,7 +34,7 @@ class HealthAnswer(msgspec.Struct, frozen=True):
 
 
 class Route(msgspec.Struct, frozen=True):
-    """A route; its operation's docstring is its description in the OpenAPI document."""
+    """A route, described in the OpenAPI document by the docstring of its operation."""
 
     method: Literal["GET", "POST"]
     path: str  # with the parameters {name} and {id}
@@ -48,7 +48,7 @@ class Route(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The name in metrics, and the operationId in the OpenAPI document."""
+        """The name of the route in metrics, and its operationId in the OpenAPI document."""
         return self.operation.__name__.rstrip("_")
 
 
@@ -65,10 +65,10 @@ def route(
     repeated: str = "",
     **options: Any,
 ) -> Callable[[Operation], Operation]:
-    """Add a route to `ROUTES`.
+    """Return a decorator that adds an operation to `ROUTES`.
 
-    ``answer`` is the type of the response body. If the route accepts an Idempotency-Key,
-    ``repeated`` describes the 200 response to a repeated request.
+    ``answer`` is the type of the response body, and ``description`` describes the response. If the
+    route accepts an Idempotency-Key, ``repeated`` describes the response to a repeated request.
     """
     if repeated:
         responses = {201: (answer, description), 200: (answer, repeated)}
@@ -154,7 +154,7 @@ async def cascade(app: "App", request: Request) -> Reply:
 
 @_post(f"{_CASCADE}/retire", "admin", m.CascadeView, "Retired.", errors=("unknown_cascade",))
 async def retire_cascade(app: "App", request: Request) -> Reply:
-    """Retire a cascade: it accepts no new rounds, only outputs of open ones.
+    """Retire a cascade: it accepts no new rounds, only outputs and labels of existing ones.
 
     This cannot be undone. Repeating the request has no effect.
     """

@@ -1,8 +1,9 @@
 """OpenTelemetry traces of the service; imported only if the setting ``traces`` enables them.
 
-Requests and rounds have spans. The parent of a request's span is the span in the ``traceparent``
-header. A round's span begins with the request that opened the round, whose span is its parent, and
-ends with the request that ended the round. Only the process that opened a round can create it.
+Every request and every round has a span. The parent of a request's span is the span in the
+``traceparent`` header. A round's span lasts from the start of the request that opened the round to
+the end of the request that ended it. Its parent is the span of the first of these requests. Only
+the process that opened a round can create the span of the round.
 """
 
 import os
@@ -41,7 +42,7 @@ class Traces:
         self._opened: dict[Any, Any] = {}  # (cascade, round) → start time and parent context
 
     def record(self, request: Request, name: str, response: Response, seconds: float) -> None:
-        """Record the span of a request that has just ended, and the spans of rounds it ended."""
+        """Record the span of a request that has just ended, and of the rounds that it ended."""
         route = _TRACED.get(name)
         status = response.status
         if route is None or status == 401:  # unauthenticated requests are not traced
@@ -78,7 +79,7 @@ class Traces:
     def _record_round(
         self, cascade: str, answer: RoundAnswer, span: Span, start: int, end: int
     ) -> None:
-        """Remember the start of an open round; create the span of a round that has ended."""
+        """Remember when an open round began, or create the span of a round that has ended."""
         attributes: dict[str, Any] = {
             "stopwise.round": answer.id,
             "stopwise.arm": answer.arm,
@@ -104,7 +105,7 @@ class Traces:
             round_span.end(end)
 
     def close(self) -> None:
-        """Send the remaining spans, within the stop timeout."""
+        """Send the remaining spans; wait at most ``stop_timeout`` seconds."""
         # The shutdown may take half a minute.
         shutdown = Thread(target=self._provider.shutdown, daemon=True)
         shutdown.start()

@@ -1,4 +1,4 @@
-"""Blocks of encoded events, the unit of the log, and the chain of their digests."""
+"""Blocks, the units in which events are logged, and the chain of their digests."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -59,10 +59,12 @@ def events_of(block: Block) -> list[Event]:
     try:
         events = decode_events(block.payload)
     except msgspec.MsgspecError as error:
-        raise CorruptLogError(f"events {block.base} to {block.end}: {error}") from error
+        raise CorruptLogError(
+            f"cannot decode events {block.base} to {block.end}: {error}"
+        ) from error
     if len(events) != block.count:
         raise CorruptLogError(
-            f"the block at event {block.base} must have {block.count} events, got {len(events)}"
+            f"the block of events {block.base} to {block.end} contains {len(events)} events"
         )
     return events
 
@@ -82,7 +84,7 @@ def apply_block(state: State, block: Block) -> None:
     """Apply the events of the next stored block."""
     if block.base != state.position + 1:
         raise CorruptLogError(
-            f"the log continues at event {block.base}, expected {state.position + 1}"
+            f"the next event in the log must be {state.position + 1}, got {block.base}"
         )
     if chain_digest(state.log_digest, block.payload) != block.digest:
         events = f"events {block.base} to {block.end}"

@@ -1,8 +1,8 @@
 """Recover the state from the newest snapshot and the later events, and write new snapshots.
 
 Snapshots are written in a child process, so that no request waits while the state is encoded and
-no replica has to load all cascades. The child runs this module with ``python -m`` and reads the
-address of the store, which may contain a password, from stdin.
+no replica has to load all cascades. The child runs this module with ``python -m``. It reads the
+address of the store from stdin, because the address may contain a password.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ async def recover_state(
     """Return the state at the end of the log, from the newest snapshot and the later events.
 
     ``follows`` are the cascades whose events are applied (None: all). ``progress`` is called as
-    ``progress("reading", position, end)``. `State` describes ``isolate_failures``.
+    ``progress("reading", position, end)``. For ``isolate_failures``, see `State`.
     """
     end = 0
     for _ in range(ATTEMPTS):  # retry if the log is compacted while it is read
@@ -47,8 +47,8 @@ async def recover_state(
                 if max(await store.snapshots(), default=0) >= base - 1:
                     break  # compacted up to a newer snapshot
                 raise CorruptLogError(
-                    f"the log continues at event {base}, expected {state.position + 1}, and this "
-                    "version of Stopwise cannot read a snapshot that includes the missing events; "
+                    f"the next event in the log must be {state.position + 1}, got {base}, and no "
+                    "snapshot that this version of Stopwise can read includes the missing events; "
                     "restore a backup, or use the version that wrote the log"
                 )
             # In a thread, so that health checks are answered meanwhile.
@@ -59,8 +59,8 @@ async def recover_state(
             await asyncio.to_thread(state.forget, first)
             return state
     raise CorruptLogError(
-        f"the log ends at event {end}, but this version of Stopwise cannot read a snapshot that "
-        "includes the deleted events; restore a backup, or use the version that wrote the log"
+        f"the log ends at event {end}, but no snapshot that this version of Stopwise can "
+        "read includes the deleted events; restore a backup, or use the version that wrote the log"
     )
 
 
@@ -70,7 +70,7 @@ async def from_snapshot(
     *,
     isolate_failures: bool = False,
 ) -> State:
-    """Return the state of the newest readable snapshot; an empty state if there is none."""
+    """Return the state of the newest readable snapshot, or an empty state if there is none."""
     restore = partial(restore_snapshot, isolate_failures=isolate_failures)
     for position in reversed(await store.snapshots()):
         snapshot = await store.snapshot(position)
@@ -87,11 +87,12 @@ async def from_snapshot(
 
 
 async def _check(store: EventStore, state: State) -> None:
-    """Raise if a snapshot does not belong to the log."""
+    """Raise `CorruptLogError` if ``state``, read from a snapshot, does not belong to the log."""
     end, _ = await store.end()
     if state.position > end:
         raise CorruptLogError(
-            f"the snapshot at event {state.position} is newer than the log, which ends at {end}"
+            f"the snapshot at event {state.position} is newer than the log, which ends at event "
+            f"{end}"
         )
     block = await store.block_of(state.position)
     if block is not None and block.end == state.position and block.digest != state.log_digest:
@@ -99,7 +100,7 @@ async def _check(store: EventStore, state: State) -> None:
 
 
 async def write_snapshot(where: str, state: State | None = None) -> int:
-    """Write a snapshot of the state at the end of a log; compute it unless ``state`` is given.
+    """Write a snapshot of ``state``, by default the state at the end of the log.
 
     Return the position of the snapshot, or 0 if another process is writing one.
     """

@@ -18,7 +18,8 @@ LONGEST_PAUSE = 60.0
 class Reloader:
     """Reloads failed cascades: ``failed`` returns their names, ``load`` reads one from the log.
 
-    A cascade is reloaded as soon as it fails, and after a pause if it fails again.
+    A cascade is reloaded as soon as it fails. If it fails again, there is a pause before the next
+    attempt.
     """
 
     def __init__(

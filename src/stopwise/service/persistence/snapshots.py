@@ -27,7 +27,7 @@ _HEAD = len(MAGIC) + 4 + 32
 
 
 def state_hash(state: State) -> str:
-    """Return a digest of the state that the log determines."""
+    """Return a digest of the part of a state that the log determines."""
     return _sha256(_encoded_state(state, hashed=True)).hex()
 
 
@@ -49,7 +49,10 @@ def restore_snapshot(
     *,
     isolate_failures: bool = False,
 ) -> State | None:
-    """Return the state of a snapshot; None if an incompatible version wrote it."""
+    """Return the state of a snapshot, or None if an incompatible version wrote the snapshot.
+
+    Raises `CorruptLogError` if the snapshot is damaged.
+    """
     data = memoryview(b"".join(snapshot.parts))
     damaged = CorruptLogError(f"the snapshot at event {snapshot.position} is damaged")
     magic, checksum = bytes(data[: len(MAGIC)]), bytes(data[_HEAD - 32 : _HEAD])
@@ -96,7 +99,7 @@ def restore_snapshot(
 
 
 def _encoded_state(state: State, *, hashed: bool = False) -> Iterator[bytes]:
-    """Yield the encoded state in parts; if ``hashed``, with digests in place of the columns."""
+    """Yield the encoded state in parts; if ``hashed``, replace ledger columns by digests."""
     policies = [encode_policy(cascade.policy) for cascade in state.order]
     cascades = [
         _CascadeSnapshot(

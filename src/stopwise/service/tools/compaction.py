@@ -53,7 +53,7 @@ async def compact(store: EventStore, plan: Plan, progress: Progress = no_progres
     snapshot = await store.snapshot(max(await store.snapshots(), default=0))
     restored = None if snapshot is None else restore_snapshot(snapshot)
     if snapshot is None or restored is None or restored.position < plan.cut:
-        raise CorruptLogError("the newest snapshot cannot be restored; nothing was deleted")
+        raise CorruptLogError("the newest snapshot is unreadable or too old; nothing was deleted")
     async for block in log_reader.blocks_between(store, restored.position, state.position):
         apply_block(restored, block)
     # A running service may have written a snapshot at a later position.

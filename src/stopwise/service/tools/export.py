@@ -60,9 +60,9 @@ async def export_rounds(
     *,
     complete_only: bool = False,
 ) -> Export:
-    """Write the rounds of a cascade in the order of learning; reject a damaged log.
+    """Write the rounds of a cascade in the order in which the policy learned from them.
 
-    ``complete_only`` exports only rounds that were opened with ``complete``.
+    A damaged log is rejected. ``complete_only`` exports only rounds opened with ``complete``.
     """
     format_suffix(out)
     await log_reader.check_end(store)
@@ -169,7 +169,7 @@ def _kind(encoded: bytes) -> str:
 async def _ended(
     events: Events, before: State, cascade: ServedCascade, complete_only: bool
 ) -> AsyncIterator[Ended]:
-    """Yield the events that ended rounds, each with its context (None: deleted) and start time."""
+    """Yield events that ended rounds, with the round's context (None: deleted) and start time."""
     index = cascade.index
     opened: dict[int, tuple[Floats | None, float]] = {}
     if index < len(before.order):  # rounds that are open where a compacted log begins

@@ -15,16 +15,16 @@ from stopwise.text import suggestion
 
 
 class Start(msgspec.Struct, frozen=True):
-    """The range of events in a log, and the state before them."""
+    """The range of events in a log, and the state from which to apply them."""
 
-    state: State  # empty, or from the oldest snapshot of a compacted log
+    state: State  # empty, or from the first usable snapshot of a compacted log
     first: int  # position of the first event; end + 1 if there are none
     end: int  # position of the last event
     digest: bytes  # of the log at the end
 
 
 async def start_of(store: EventStore) -> Start:
-    """Return where a log begins: at event 1 or, if it was compacted, at a snapshot."""
+    """Return the range of events in a log, and the state from which to apply them."""
     end, digest = await store.end()
     first = await store.first() or end + 1
     if first == 1:
@@ -42,13 +42,13 @@ async def start_of(store: EventStore) -> Start:
 
 
 async def check_end(store: EventStore) -> None:
-    """Reject a log in which acknowledged events are missing."""
+    """Raise `CorruptLogError` if acknowledged events are missing or differ."""
     if problem := await store.lost_events(max(await store.snapshots(), default=0)):
         raise CorruptLogError(f"{problem}; restore a backup")
 
 
 async def blocks_between(store: EventStore, after: int, upto: int) -> AsyncIterator[Block]:
-    """Yield the blocks after one position and up to another."""
+    """Yield the blocks after position ``after``, up to position ``upto``."""
     blocks = store.read(after)
     while after < upto:
         block = await anext(blocks, None)
@@ -78,7 +78,7 @@ async def checked_blocks(store: EventStore, start: Start) -> AsyncIterator[Block
 
 
 def select_cascade(state: State, name: str | None) -> ServedCascade:
-    """Return the cascade with a name; without a name, the only cascade."""
+    """Return the cascade called ``name``, or the only cascade if ``name`` is None."""
     if name is None and len(state.order) == 1:
         return state.order[0]
     cascade = state.cascades.get(name or "")

@@ -20,22 +20,18 @@ Comparison: TypeAlias = Literal["equal", "not compared"]
 class Verified(msgspec.Struct, frozen=True):
     """The result of verifying an undamaged log."""
 
-    first: int
-    end: int
-    applied: (
-        int  # number of events; those before the first snapshot of a compacted log do not count
-    )
+    first: int  # position of the first event
+    end: int  # position of the last event
+    applied: int  # number of events applied after the initial snapshot of a compacted log
     state: State  # at the end
     hash: str  # of that state
     snapshots: dict[int, Comparison]  # by position
-    divergences: dict[
-        str, int
-    ]  # by cascade: number of decisions that this version makes differently
+    divergences: dict[str, int]  # by cascade: decisions that this version makes differently
     times: list[float]  # of the first and the last block
 
 
 async def verify(store: EventStore, progress: Progress = no_progress) -> Verified:
-    """Verify a log; raise `CorruptLogError` where it is first damaged."""
+    """Verify a log; raise `CorruptLogError` at the first damage."""
     start = await log_reader.start_of(store)
     state = start.state
     initial = state.position

@@ -57,13 +57,13 @@ class EventStore(ABC):
 
     @abstractmethod
     async def end(self) -> tuple[int, bytes]:
-        """Return the position of the last event and the digest; (0, START) for an empty log."""
+        """Return the position of the last event and the log's digest; (0, START) if none exists."""
 
     async def recorded_end(self) -> tuple[int, bytes] | None:
-        """Return the end that was recorded outside of the log, if any.
+        """Return the position and digest recorded outside of the log; None without a record.
 
-        A log that ends before this position has lost events. If a service may be writing, call
-        this before `end`.
+        A log that ends before the recorded position has lost events. If a service may be writing,
+        call this method before `end`.
         """
         return None
 
@@ -77,10 +77,10 @@ class EventStore(ABC):
 
     @abstractmethod
     async def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
-        """Store a snapshot part by part, between commits; then keep only the newest ``keep``."""
+        """Store a snapshot part by part, between commits; then delete all but the last ``keep``."""
 
     async def claim_snapshot(self) -> bool:
-        """Acquire the right to write a snapshot until `close`; return False if another has it."""
+        """Acquire the right to write snapshots until `close`; return False if it is taken."""
         return True
 
     @abstractmethod
@@ -124,7 +124,7 @@ class EventStore(ABC):
         return (await self._rows(f"SELECT min(base) FROM {self._table}"))[0][0]
 
     async def lost_events(self, required: int = 0) -> str:
-        """Describe the lost events; "" if the log is complete and extends to ``required``."""
+        """Return a description of lost events, or "" if none up to ``required`` are lost."""
         position, expected = await self.recorded_end() or (0, START)
         end, digest = await self.end()  # last, because a running service may append meanwhile
         required = max(required, position)

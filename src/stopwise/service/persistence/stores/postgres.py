@@ -105,8 +105,9 @@ class PostgresStore(EventStore):
     ``where`` is ``postgresql://user:password@host:port/database``; missing parts come from the
     defaults of libpq (``PGPASSWORD``, ``.pgpass``). Messages never contain the password.
 
-    A replica that is idle for ``patience`` seconds while it holds the append lock loses it. Waiting
-    for the lock, or for any response, fails with `StoreError` within four times that period.
+    A replica that is idle for ``patience`` seconds while it holds the append lock loses the lock.
+    Waiting for the lock, or for any response, fails with `StoreError` within four times
+    ``patience``.
     """
 
     shared: ClassVar[bool] = True
@@ -144,7 +145,7 @@ class PostgresStore(EventStore):
             await self.close()
             raise UnsupportedVersionError(
                 f"the event log in {self.place} has format {format_}, but this version of Stopwise"
-                f" reads format {FORMAT}. Use the version that wrote it, or a newer one"
+                f" reads format {FORMAT}. Use the version that wrote the log, or a newer version"
             )
 
     async def close(self) -> None:
@@ -174,8 +175,8 @@ class PostgresStore(EventStore):
             raise StoreError(f"the append lock of {self.place} was lost; nothing was written")
         if not await self._with(self._append_link, append, retry=False):
             raise StoreError(
-                f"a block that begins at event {block.base:,} does not continue the log in"
-                f" {self.place}; nothing was written"
+                f"cannot append a block at event {block.base:,}: the log in {self.place} does not"
+                f" end at event {block.base - 1:,}; nothing was written"
             )
 
     async def release(self) -> None:
@@ -231,10 +232,9 @@ class PostgresStore(EventStore):
         return await self._with(self._query_link, execute)
 
     async def _with(self, link: "_Link", work: Work[T], *, retry: bool = True) -> T:
-        """Use a connection; after a failure, close it and raise `StoreError`.
+        """Run ``work`` on a connection; if it fails, close the connection and raise `StoreError`.
 
-        With ``retry``, if an open connection turns out to be lost, the work is repeated once on a
-        new connection.
+        If ``retry`` is true and the open connection was lost, repeat the work once on a new one.
         """
         async with link.lock:
             task = asyncio.current_task()
@@ -289,7 +289,7 @@ class _Link:
 
     @property
     def status(self) -> TransactionStatus | None:
-        """The transaction status; None without an open connection."""
+        """The transaction status of the connection; None if it is not open."""
         if self._connection is None or self._connection.closed:
             return None
         return self._connection.info.transaction_status

@@ -4,9 +4,9 @@ With a write-ahead log and synchronous=FULL, a commit is on disk before it retur
 run in one thread, which releases the interpreter lock during disk access.
 
 SQLite silently drops a damaged end of its write-ahead log, and with it acknowledged commits. The
-end of the log is therefore also recorded in the file ``<log>-owner``, which is the lock of the
-process that may append. The record is written after each commit without a sync, so it may be older
-than the log but never newer.
+end of the event log is therefore also recorded in the file ``<log>-owner``, which the process that
+appends keeps locked. The record is written after each commit without a sync, so it may be older
+than the event log but never newer.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class SqliteStore(EventStore):
         self._thread = _new_thread()  # starts if the store is opened again
 
     async def begin(self, after: int) -> list[Block]:
-        """Acquire the append lock until this process ends; reject a log that has lost events."""
+        """Acquire the append lock until `close`; reject a log that has lost events."""
         if self._last_event is not None:
             return []
         await self._run(self._acquire_lock)
@@ -112,7 +112,7 @@ class SqliteStore(EventStore):
         self._last_event = block.end
 
     async def release(self) -> None:
-        """Do nothing: the process keeps the lock until it ends."""
+        """Do nothing: the store keeps the lock until `close`."""
 
     async def end(self) -> tuple[int, bytes]:
         rows = await self._rows(_END) or await self._rows(_SNAPSHOT_END)
@@ -208,12 +208,12 @@ class SqliteStore(EventStore):
         return sql
 
     def _prepare(self, sql: sqlite3.Connection) -> None:
-        """Check the format before changing the file; create the tables of a new one."""
+        """Check the format before changing the file; create the tables if the file is new."""
         version = int(sql.execute("PRAGMA user_version").fetchone()[0])
         if version not in (0, FORMAT):
             raise UnsupportedVersionError(
                 f"{self.path} has format {version}, but this version of Stopwise reads format "
-                f"{FORMAT}. Use the version that wrote the file, or start with a new one"
+                f"{FORMAT}. Use the version that wrote the file, or start with a new file"
             )
         if version == 0:
             tables = {row[0] for row in sql.execute("SELECT name FROM sqlite_master")}
