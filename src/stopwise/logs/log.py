@@ -319,7 +319,7 @@ def resolve_columns(names: Sequence[str], columns: Columns, file: str) -> Layout
     if leaks := [f"{name!r} is {unavailable[name]}" for name in base if name in unavailable]:
         raise InvalidLogError(
             f"{file}: the context must be available before the first arm, but {', '.join(leaks)}; "
-            "leave it out of the context"
+            "leave such columns out of the context"
         )
     initial_names = tuple(name.removeprefix(CONTEXT) for name in base)
     revealed_names = tuple(name.removeprefix(REVEALED) for name in chain(*revealed))

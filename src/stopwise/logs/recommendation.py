@@ -12,8 +12,8 @@
 If a policy and a fixed depth tie, the depth is recommended. Among tied depths the cheaper one wins,
 then the shallower; among tied policies the cheaper one, then the weight nearest to 1. Without
 labels, the loss is cost + disagreement, and `uss-anchor`, which is safe whichever arms are right,
-is the policy of rule 3 unless another policy is clearly better than `uss-anchor`, or the deepest
-arm is.
+is the policy of rule 3 unless another policy, or always the deepest arm, is clearly better than
+`uss-anchor`.
 """
 
 import math

@@ -10,7 +10,7 @@ DIGITS = 12  # of 1/λ, to recover the error cost from which λ was computed wit
 
 
 def error_cost(cascade: Cascade) -> float:
-    """Return the cost of one wrong answer; 1 if costs are measured in wrong answers.
+    """Return what one wrong answer costs; 1 if costs are measured in wrong answers.
 
     Examples
     --------

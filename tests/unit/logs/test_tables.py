@@ -389,7 +389,7 @@ def test_empty_cells_are_counted_among_numbers_and_numeric_texts(tmp_path: Path)
 def test_labels_and_outputs_are_rejected_as_context(leak: str) -> None:
     frame = pd.DataFrame({"x": [0.1], "a": ["y"], "b": ["n"], "truth": ["y"]})
     columns = Columns(context=("x", leak), outputs=("a", "b"), label="truth")
-    with pytest.raises(InvalidLogError, match="leave it out of the context"):
+    with pytest.raises(InvalidLogError, match="leave such columns out of the context"):
         sw.Log(frame, columns)
 
 

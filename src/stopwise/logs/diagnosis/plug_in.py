@@ -38,7 +38,7 @@ def plug_in_stops(cascade: Cascade, predicted: Floats, weight: float = 1.0) -> I
 def summarise_arms(
     cascade: Cascade, answered: Ints, stops: Ints, differ: Bytes, wrong: Bytes | None
 ) -> tuple[ArmSummary, ...]:
-    """Return, for each arm, how often the rule stops there and the result of always doing so."""
+    """Return how often the rule stops at each arm, and what always stopping at the arm gives."""
     summaries: list[ArmSummary] = []
     steps = np.diff(cascade.cumulative, prepend=0.0)  # including the trade-off, like the totals
     for i, total in enumerate(cascade.cumulative.tolist()):

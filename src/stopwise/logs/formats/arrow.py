@@ -42,9 +42,9 @@ class ArrowReader(NamedTuple):
                 first += len(batch)
         if not first and self.once:
             raise InvalidLogError(
-                f"{self.name} is a stream that can be read only once, but a second pass is needed "
-                "(for a replay, for example); pass a table instead, as in Log(reader.read_all()), "
-                "or first write the stream to a Parquet file"
+                f"{self.name} is a stream that is empty or was already read; a stream can be read "
+                "only once, and a replay, for example, needs two passes; pass a table, as "
+                "in Log(reader.read_all()), or first write the stream to a Parquet file"
             )
         if not first:
             raise InvalidLogError(f"{self.name} has no rows")

@@ -322,8 +322,8 @@ def context_options(policy: str, log: Log, summary: LogSummary, answers: bool) -
     """Return the parameters that define how a policy sees the contexts of a log.
 
     If arms reveal context, or with ``answers``, the policy sees what is revealed and which arms
-    agree. Otherwise it uses its default features if these scale contexts themselves; for other
-    policies, each coordinate is scaled to [−1, 1] over the log, after a constant.
+    agree. Otherwise a policy whose default features scale contexts uses these features. Any other
+    policy sees a constant, followed by each coordinate scaled to [−1, 1] over the log.
     """
     low, high = summary.low, summary.high
     if log.sees is not None or answers:

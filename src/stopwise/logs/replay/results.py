@@ -42,7 +42,7 @@ class CandidateResult(msgspec.Struct, frozen=True):
 
     @property
     def exact(self) -> bool:
-        """Whether the log has the outcome of every decision."""
+        """Whether the log has the outcome of every decision of this policy or depth."""
         return self.beyond == 0
 
     def value(self, by: Criterion) -> Interval | None:
@@ -70,7 +70,8 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
     seed : int
         The seed of policies given by name.
     asked, answered : dict of str to int
-        Labels requested by each policy that requested any, and how many of them the log had.
+        Number of labels requested, for each policy that requested any; how many of these labels
+        the log had.
     judged_by : {"total loss", "cost + disagreement"}
         The criterion: the total loss if at least 30 rounds have labels.
     policies : tuple of CandidateResult
