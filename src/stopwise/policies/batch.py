@@ -88,7 +88,7 @@ class BatchEngine:
             policy.learn(recorded_observation(record, t, stop, rule_stop, n_arms))
 
     def decide(self, X: ArrayLike) -> tuple[Ints, Ints]:
-        """Return two columns: where each row stops, and where the rule alone would stop."""
+        """Return two arrays: where each row stops, and where the rule alone would stop."""
         decisions = [self._steps.decide(x) for x in checked_contexts(self._steps, X)]
         stops = np.array([decision.stop for decision in decisions], dtype=np.int64)
         rule_stops = np.array([decision.rule_stop for decision in decisions], dtype=np.int64)

@@ -37,7 +37,7 @@ OUTPUT_PAIRS: tuple[tuple[Hashable, Hashable], ...] = (  # a policy must treat a
 
 
 class World(NamedTuple):
-    """Rounds for the checks: contexts, outputs of all arms (n, K), and right answers."""
+    """Rounds for the checks: contexts, outputs of shape (n, K), and right answers."""
 
     contexts: NDArray[Any]
     outputs: Ints
@@ -62,8 +62,8 @@ def check_policy(policy: Policy, contexts: ArrayLike | None = None) -> None:
     policy : Policy
         The policy to check.
     contexts : array_like of shape (n, context_dim), optional
-        Valid contexts. By default, values drawn from [−1, 1], with the dimension of
-        ``policy.features``.
+        Valid contexts. By default, as many values as ``policy.features`` require, drawn uniformly
+        from [−1, 1].
 
     Examples
     --------
@@ -491,7 +491,7 @@ def _expect(condition: bool, message: str) -> None:
 
 
 def _expect_same(first: Policy, second: Policy, world: World, message: str) -> None:
-    """Raise if two policies have learned differently."""
+    """Raise if two policies differ in what they have learned."""
     if type(first).state is not Policy.state:
         with _calling("state"):
             states = first.state(), second.state()
@@ -538,7 +538,7 @@ def _checked_request(policy: Policy, request: object, name: str) -> LabelRequest
 
 
 def _learn_round(policy: Policy, world: World, t: int, decision: Decision) -> None:
-    """Let a policy observe a round, and learn from its label if it requests one."""
+    """Let a policy observe a round, and learn the round's label if the policy requests it."""
     stop, rule_stop = decision.stop, decision.rule_stop
     x, outputs = world.contexts[t], world.outputs[t, : stop + 1].tolist()
     explored = rule_stop if rule_stop < stop else None

@@ -48,7 +48,7 @@ class ContextFreePolicy(Policy):
 
     @abstractmethod
     def _stops(self, differ: Disagreements) -> Ints:
-        """Play rounds in order, learn from them, and return their stops, without counting them."""
+        """Do the work of `play_all` except for updating `rounds`."""
 
     def learn(self, observation: Observation) -> None:
         """Increase the number of rounds by one."""
@@ -67,7 +67,7 @@ class ContextFreePolicy(Policy):
 
 
 class CountingEngine(BatchEngine):
-    """Play complete rounds in one call, and incomplete rounds one by one."""
+    """Batch engine that plays complete rounds in one call, and incomplete rounds one by one."""
 
     def __init__(self, policy: ContextFreePolicy) -> None:
         super().__init__(policy)
@@ -86,7 +86,7 @@ def saved_count(state: Mapping[str, NDArray[Any]], name: str) -> int:
     """Return a count from a saved state; raise ValueError if it is invalid."""
     array = state[name]
     if array.dtype != np.int64 or array.shape != (1,) or array[0] < 0:
-        raise ValueError(f"invalid count {name!r}")
+        raise ValueError(f"{name} must be one int64 of at least 0, got {array!r}")
     return int(array[0])
 
 
@@ -94,7 +94,8 @@ class PairCounts(ContextFreePolicy):
     """Base class for policies that count the observations and disagreements of every pair.
 
     The stopping test is that of USS-PD, with an upper bound computed from each pair's counts.
-    ``strength`` is USS-UCB's parameter a; None draws from a Beta distribution instead (USS-TS).
+    ``strength`` is USS-UCB's parameter a, or None to draw the bounds from Beta distributions
+    (USS-TS).
     """
 
     def __init__(self, cascade: Cascade, strength: float | None = None, seed: int = 0) -> None:
@@ -126,7 +127,7 @@ class PairCounts(ContextFreePolicy):
         )
 
     def disagreement(self) -> Floats:
-        """Return p̂_ij, each pair's share of disagreements (NaN if it was never observed)."""
+        """Return p̂_ij, the share of disagreements for each pair (NaN for pairs never observed)."""
         state = self.state()
         with np.errstate(invalid="ignore"):
             return state["disagreed"] / state["n"]
@@ -158,7 +159,10 @@ class PairCounts(ContextFreePolicy):
         shapes = {"rounds": (1,), "n": (n_arms,), "disagreed": (n_arms, n_arms), "random": (4,)}
         for name, shape in shapes.items():
             if state[name].dtype != np.int64 or state[name].shape != shape:
-                raise ValueError(f"invalid type {state[name].dtype}{state[name].shape} of {name}")
+                raise ValueError(
+                    f"{name} must be int64 of shape {shape}, got {state[name].dtype} of shape "
+                    f"{state[name].shape}"
+                )
         rounds, n, disagreed, random = (state[name] for name in shapes)
         valid = (
             (np.diff(np.concatenate([rounds, n, [0]])) <= 0).all()  # deeper arms run less often
@@ -167,7 +171,9 @@ class PairCounts(ContextFreePolicy):
             and random.any()
         )
         if not valid:
-            raise ValueError("the counts are inconsistent")
+            raise ValueError(
+                "the numbers of rounds, observations and disagreements are inconsistent"
+            )
         above = disagreed[np.triu_indices(n_arms, 1)].tolist()
         self._counts.restore(int(rounds[0]), n.tolist(), above, random.view(np.uint64).tolist())
 
@@ -186,11 +192,12 @@ class USSUCB(PairCounts):
     ::
 
         index_ij = p̂_ij + √(a·ln t / n_j)
-        stop at the first arm i with  C_j − C_i > index_ij  for all j > i
+        stop at the first arm i with  C_j − C_i > index_ij  for all j > i,  or at the last
 
-    t is the number of the current round, from 1. n_j is the number of rounds in which arm j ran;
-    while it is 0, the index is infinite. ``a`` > 0 is the strength of exploration; 0.5 is the
-    constant in Hoeffding's inequality.
+    t is the number of the current round, from 1, and n_j is the number of earlier rounds in which
+    arm j ran. p̂_ij is the share of these rounds in which arms i and j disagreed; while n_j is 0,
+    the index is infinite. ``a`` > 0 is the strength of exploration; 0.5 is the constant in
+    Hoeffding's inequality.
 
     Examples
     --------
@@ -215,10 +222,10 @@ class USSTS(PairCounts):
     ::
 
         draw  q_ij ~ Beta(1 + disagreements_ij, 1 + agreements_ij)
-        stop at the first arm i with  C_j − C_i > q_ij  for all j > i
+        stop at the first arm i with  C_j − C_i > q_ij  for all j > i,  or at the last
 
-    Every decision makes a draw for all pairs i < j in the order of ``cascade.pairs()``, wherever it
-    stops. The draws come from the policy's own generator, seeded with ``seed``.
+    Every decision draws q_ij for all pairs i < j, in the order of ``cascade.pairs()``, even if it
+    stops at the first arm. The draws come from the policy's own generator, seeded with ``seed``.
 
     Examples
     --------

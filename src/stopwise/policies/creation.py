@@ -15,8 +15,8 @@ from stopwise.policies.registry import policy_class, takes
 def make(name: str, cascade: Cascade, **parameters: Any) -> Policy:
     """Create a policy by name, such as "uss-pd" (see ``POLICIES``).
 
-    Policies whose constructors do not take ``features``, ``context_dim`` or ``reveals`` ignore
-    them.
+    ``features``, ``context_dim`` and ``reveals`` are ignored if the constructor of the policy does
+    not take them; other ``parameters`` are passed on as they are.
 
     Examples
     --------
@@ -36,9 +36,9 @@ def load(
 ) -> Policy:
     """Load a saved policy, which continues bit for bit where it left off.
 
-    Raises `CascadeMismatchError` if ``cascade`` is passed and differs from the saved one.
-    ``features`` are required if the policy uses a custom feature map, because its code is not
-    saved; otherwise, if passed, they are compared with the saved description.
+    Raises `CascadeMismatchError` if ``cascade`` is passed and differs from the saved cascade, and
+    `FeaturesMismatchError` if ``features`` are passed and differ from the saved features. A policy
+    with custom feature maps can be loaded only with ``features``, because code is not saved.
 
     Examples
     --------

@@ -24,7 +24,8 @@ def label_of(
 ) -> Label | None:
     """Return the validated label of a round, or None if none of its arms answered.
 
-    Pass either the right ``answer``, which is compared with the outputs, or ``right``.
+    Pass either the right ``answer``, which is compared with the outputs, or ``right``,
+    whether each arm that answered was right.
 
     Examples
     --------
@@ -78,7 +79,7 @@ def observation_of(
 def recorded_observation(
     rounds: RecordedRounds, t: int, stop: int, rule_stop: int, n_arms: int
 ) -> Observation:
-    """Return the observation of recorded round t if it ends at ``stop``."""
+    """Return the observation of recorded round t, assuming that it ended at ``stop``."""
     differ = square(rounds.differ[t] > 0, n_arms)[: stop + 1, : stop + 1]
     return Observation(rounds.contexts[t], stop, rule_stop, differ)
 
@@ -91,7 +92,7 @@ def recorded_label(
     request: LabelRequest | None,
     n_arms: int,
 ) -> Label | None:
-    """Return the label of recorded round t if it ends at ``stop``, or None if it has no label."""
+    """Return the label of recorded round t, assuming that it ended at ``stop``, if it has one."""
     if rounds.right is None or rounds.labelled is None or not rounds.labelled[t]:
         return None
     observation = recorded_observation(rounds, t, stop, rule_stop, n_arms)
@@ -119,8 +120,8 @@ def check_observation(observation: Observation, n_arms: int) -> None:
 def _equal_to(answer: Hashable, outputs: Sequence[Hashable]) -> tuple[bool, ...]:
     if not comparable(answer):
         raise InvalidOutputsError(
-            f"a label must be a hashable value of the same kind as the outputs, got "
-            f"{short_repr(answer)}"
+            "the right answer must be hashable and equal to itself (such as a number other than "
+            f"NaN, a string or a tuple), got {short_repr(answer)}"
         )
     return tuple(bool(output == answer) for output in outputs)
 

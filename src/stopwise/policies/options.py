@@ -102,13 +102,13 @@ class Options:
         return bound
 
     def explored(self, always: bool) -> float:
-        """Return the initial share of rounds that explore."""
+        """Return the initial share of rounds that explore; if ``always``, not 0 by default."""
         if self.explore is not None:
             return self.explore
         return EXPLORED if always or self.labels or self.reveals is not None else 0.0
 
     def most_rows(self, features: BoundFeatures, n_pairs: int) -> int | None:
-        """Return how many rows of features may be stored individually, or None for all."""
+        """Return how many rows of features may be stored individually, or None for no limit."""
         if self.memory is None:
             return None
         assert isinstance(self.memory, int)

@@ -122,7 +122,9 @@ class PairwisePolicy(Policy):
             n, codes = validation.encode_outputs(outputs, n_arms)
             if len(self._codes) < MAX_CODED:
                 self._codes[outputs] = n, codes
-        stop = n - 1 if rule_stop is None else validation.checked_stop(rule_stop, n_arms)
+        stop = (
+            n - 1 if rule_stop is None else validation.checked_stop(rule_stop, n_arms, "rule_stop")
+        )
         learned = None if self._passes_rows else self._learner.observe(x, n, stop, codes)
         if learned is None:
             context = self._engine_context(x, n, self._pair_bits(validation.differing(codes, n)))
@@ -131,7 +133,7 @@ class PairwisePolicy(Policy):
         return self._result(learned)
 
     def learn(self, observation: Observation) -> LabelRequest | None:
-        """Learn which arms of a round disagreed; return a request for the label."""
+        """Learn which arms of a round disagreed; return a request for its label, or None."""
         check_observation(observation, self.cascade.n_arms)
         stop, rule_stop = observation.stop, observation.rule_stop
         differ = self._pair_bits(np.asarray(observation.differ, dtype=np.bool_))
@@ -143,9 +145,9 @@ class PairwisePolicy(Policy):
     def learn_label(self, label: Label) -> None:
         """Learn which arms of a finished round were right (see `Policy.label`).
 
-        Labels estimate the gain g_ij(x) of continuing: when arms i < j disagree, how much more
-        often j is right than i. Continuing from i to j then lowers the error rate by p_ij·g_ij, and
-        the rule becomes C_j − C_i > UCB(p_ij)·UCB(g_ij).
+        The policy estimates from labels the gain g_ij(x) of continuing: how much more often arm j
+        is right than arm i < j when the two disagree. Continuing from i to j lowers the error rate
+        by p_ij·g_ij, so the test becomes C_j − C_i > UCB(p_ij)·UCB(g_ij).
         """
         if not self.rule.takes_labels:
             super().learn_label(label)
@@ -167,8 +169,8 @@ class PairwisePolicy(Policy):
             engine_input = context = flat_numbers(x)
             if len(context) != features.initial_dim:
                 raise InvalidContextError(
-                    f"a round must start with context_dim={features.initial_dim} values, got "
-                    f"{len(context)}"
+                    f"the context before the first arm must have {features.initial_dim} values "
+                    f"(context_dim), got {len(context)}"
                 )
         steps = native.start_round(self._learner, engine_input.tolist())
         return RoundInProgress(self._steps(context.tolist(), steps))
@@ -187,7 +189,7 @@ class PairwisePolicy(Policy):
         )
 
     def _result(self, learned: native.Learned) -> LabelRequest | None:
-        """Report detected changes, and return the label request, if any."""
+        """Report detected changes; return the label request, or None."""
         request = learned.request
         if self._on_change is not None:
             self._report(learned.changes)
@@ -201,15 +203,16 @@ class PairwisePolicy(Policy):
             self._on_change(Change(*fields))
 
     def _engine_context(self, x: ArrayLike | None, n: int, differ: Disagreements) -> Floats:
-        """Return the engine's input for a round in which n arms ran."""
+        """Return the engine's input for the context of a round in which n arms ran."""
         features = self._configured
         if features.stages is None:
             return features.engine_input(x)
         values = flat_numbers(x)
-        if not features.dim_at(n - 1) <= len(values) <= features.context_dim:
+        least, most = features.dim_at(n - 1), features.context_dim
+        if not least <= len(values) <= most:
+            expected = f"{least} to {most}" if least < most else f"{most}"
             raise InvalidContextError(
-                f"the context of a round in which {n} arms ran must have {features.dim_at(n - 1)} "
-                f"to {features.context_dim} values, got {len(values)}"
+                f"the context must have {expected} values if {n} arms ran, got {len(values)}"
             )
         context = np.zeros(features.context_dim)
         context[: len(values)] = values
@@ -219,7 +222,7 @@ class PairwisePolicy(Policy):
         return context
 
     def _pair_bits(self, differ: Bools) -> Disagreements:
-        """Flatten an (n, n) table to the order of the pairs, with 0 for arms that did not run."""
+        """Flatten an (n, n) table to one value per pair of the cascade, 0 if an arm did not run."""
         n = len(differ)
         pairs = self.cascade.pairs()
         return np.array([j < n and differ[i, j] for i, j in pairs], dtype=np.uint8)
@@ -266,16 +269,16 @@ class PairwisePolicy(Policy):
 
     @property
     def labels(self) -> LabelCounts:
-        """The numbers of requested, received and missing labels (docs/labels.md)."""
+        """How many labels were requested, received and missing (see `LabelCounts`)."""
         learner = self._learner
         return LabelCounts(learner.requested, learner.labels, learner.missing, learner.fixed_depth)
 
     def theta(self, i: int, j: int) -> Floats:
-        """Return θ̂_ij, a pair's exact estimate from all observations so far."""
+        """Return θ̂_ij, the exact estimate for a pair from all observations so far."""
         return _converged(self._learner.theta(self._pair(i, j)))
 
     def gram(self, i: int, j: int) -> tuple[Floats, Floats]:
-        """Return V_ij and its inverse, whose entries are huge in unobserved directions."""
+        """Return V_ij and its inverse, which has huge entries for unobserved directions."""
         return self._learner.gram(self._pair(i, j))
 
     def observations(self, i: int, j: int) -> int:
@@ -283,7 +286,7 @@ class PairwisePolicy(Policy):
         return int(self._learner.observations(self._pair(i, j)))
 
     def radius(self, i: int, j: int) -> float:
-        """Return the rule's current radius for a pair (α, β_ij or z_t, depending on the rule)."""
+        """Return the rule's current radius for a pair: α, β_ij, z_t, z or v_t."""
         return self._learner.radius(self._pair(i, j))
 
     def _pair(self, i: int, j: int) -> int:
@@ -300,23 +303,23 @@ class PairwisePolicy(Policy):
 
     @property
     def nbytes(self) -> int:
-        """Memory of the learned state in bytes."""
+        """Size of the learned state in memory, in bytes."""
         return self._learner.nbytes
 
     @property
     def effort(self) -> dict[str, int]:
         """Counters of the work done for exact decisions (docs/certificate.md).
 
-        ``passes`` counts passes over the history, ``hessians`` the Hessians computed,
-        ``rows_visited`` the rows read for them, and ``rows_stored`` the rows currently stored.
-        ``settled`` counts decisions made without a certificate, normally 0.
+        ``passes`` counts passes over the history, ``hessians`` the Hessians computed, and
+        ``rows_visited`` the rows read for both. ``rows_stored`` is the number of rows currently
+        stored. ``settled`` counts decisions made without a certificate, normally 0.
         """
         return self._learner.effort
 
     # -- saving and copying -----------------------------------------------------------------------
 
     def parameters(self) -> dict[str, Any]:
-        """Return keyword arguments that create an equal, untrained policy, as plain values."""
+        """Return the keyword arguments for an untrained copy of the policy, as plain values."""
         values = {**vars(self.rule), **vars(self.options)}
         names = signature(type(self)).parameters.keys() - NOT_PARAMETERS
         return {k: v for k, v in values.items() if k in names and v is not None}
@@ -346,7 +349,7 @@ class PairwisePolicy(Policy):
 
 
 class PairwiseBatch(BatchEngine):
-    """Play many rounds of a pairwise policy in one call to the engine."""
+    """Batch engine that plays many rounds of a pairwise policy in one call."""
 
     def __init__(
         self,
@@ -390,14 +393,17 @@ class PairwiseBatch(BatchEngine):
         self._report(self._learner.learn(contexts, differ, arms, rule_stops))
 
     def decide(self, X: ArrayLike) -> tuple[Ints, Ints]:
-        """Return the stop of every row, and the rule's own stop."""
+        """Return two arrays: where each row stops, and where the rule alone would stop."""
         contexts = self._features.engine_inputs(X)
         stops, rule_stops = np.empty((2, len(contexts)), dtype=np.int64)
         self._learner.decide_many(contexts, stops, rule_stops)
         return stops, rule_stops
 
     def rule_stops(self, X: ArrayLike | RecordedRounds) -> Ints:
-        """Return the rule's own stop for every row; only randomised rules make draws."""
+        """Return where the rule alone stops in every row.
+
+        Only Thompson sampling makes random draws.
+        """
         if isinstance(X, RecordedRounds):
             contexts, differ, answered = self._engine_contexts(X), X.differ, X.answered
         else:

@@ -103,7 +103,7 @@ def decode(
     cascade: Cascade | None = None,
     features: FeaturesLike | None = None,
 ) -> Any:
-    """Restore a policy from the bytes of `encode`; ``path`` is its name in error messages."""
+    """Restore a policy from the bytes of `encode`; ``path`` names the file in error messages."""
     saved = _read(path, content)
     if saved.policy not in POLICIES:
         raise CorruptFileError(
@@ -117,7 +117,7 @@ def decode(
         if cascade is not None and (differences := saved_cascade.differences(cascade)):
             raise CascadeMismatchError(
                 f"{path} was saved for another cascade (saved vs requested: "
-                f"{'; '.join(differences)}). Its estimates apply only to the saved arms and costs; "
+                f"{'; '.join(differences)}). The estimates apply only to the saved arms and costs; "
                 "create a new policy for the requested cascade"
             )
         parameters, part = dict(saved.parameters), "features"
@@ -194,15 +194,15 @@ def _features(
     before, after = _without_names(spec), _without_names(bound.to_spec())
     if before != after or _probes(bound) != saved.probes:
         raise FeaturesMismatchError(
-            f"{path} was saved with features {before}, got {after} (if these look the same, a "
-            "feature function computes different values); pass the same feature map, or create a "
-            "new policy"
+            f"{path} was saved with features {before}, but features= is {after} (if these look the "
+            "same, a feature function computes different values); pass the same feature map, or "
+            "create a new policy"
         )
     return bound
 
 
 def _without_names(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return a spec without function names, since renaming a function changes no values."""
+    """Return a spec without function names, since renaming a function does not change values."""
 
     def nameless(fields: dict[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in fields.items() if k != "name"}

@@ -49,14 +49,14 @@ class Policy(ABC):
 
     @abstractmethod
     def decide(self, x: ArrayLike | None) -> Decision:
-        """Return how deep to go for context ``x`` (use `Cascade.decision`); learn nothing."""
+        """Return how deep to go for ``x``, as a result of `Cascade.decision`; learn nothing."""
 
     @abstractmethod
     def learn(self, observation: Observation) -> LabelRequest | None:
         """Learn from one round; return a `LabelRequest` if the policy requests its label.
 
-        ``observation`` contains the context, the stop, and in ``differ[i, j]`` whether arms
-        i < j ≤ stop disagreed.
+        ``observation`` contains the context and the stop; ``observation.differ[i, j]`` is whether
+        arms i < j ≤ stop disagreed.
         """
 
     def learn_label(self, label: Label) -> None:
@@ -74,9 +74,10 @@ class Policy(ABC):
         raise PersistenceError(_NOT_SAVED.format(type(self).__name__))
 
     def parameters(self) -> dict[str, Any]:
-        """Return keyword arguments that create an equal, untrained policy, as plain values.
+        """Return the keyword arguments for an untrained copy of the policy, as plain values.
 
-        By default, these are the attributes with the same names as the constructor's arguments.
+        By default, these are the attributes with the same names as the constructor's arguments,
+        except ``cascade``, ``features`` and ``context_dim``, which are saved separately.
         """
         variadic = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         return {
@@ -104,7 +105,7 @@ class Policy(ABC):
 
     @property
     def engine(self) -> batch.BatchEngine:
-        """The batch engine, which by default calls `decide` and `learn` for each round."""
+        """The batch engine; the default calls `decide` and `learn` for each round."""
         return batch.BatchEngine(self)
 
     # -- one round ----------------------------------------------------------------------------
@@ -171,8 +172,8 @@ class Policy(ABC):
         round : Round, RoundInProgress or Observation
             The labelled round.
         answer : hashable, optional
-            The right answer, in the form in which outputs are compared. An arm was right if its
-            output is equal to it.
+            The right answer, in the form in which outputs are compared. An arm was right if
+            its output equals this answer.
         right : sequence of bool, optional
             Whether each arm that answered was right; an alternative to ``answer`` for tasks in
             which several different outputs can be right, such as free text.
@@ -196,7 +197,7 @@ class Policy(ABC):
     # -- many rounds --------------------------------------------------------------------------
 
     def decide_many(self, X: ArrayLike | RecordedRounds) -> Ints:
-        """Return the rule's own stop for every row of ``X``; learn nothing.
+        """Return where the rule alone stops in every row of ``X``; learn nothing.
 
         If stages reveal context (``reveals``), pass recorded rounds instead of contexts.
         """
@@ -235,8 +236,9 @@ class Policy(ABC):
     def run_recorded(self, rounds: RecordedRounds, *, progress: Progress = no_progress) -> Ints:
         """Play recorded rounds in order (decide, reveal recorded outputs, learn).
 
-        A round is skipped if the policy goes deeper than the arms that ``answered``. Returns all
-        decided stops, including those of skipped rounds.
+        If the policy goes deeper than the arms that ``answered``, it skips the round, unless the
+        next arm ``failed``; then it learns from the arms that answered. Returns all decided stops,
+        including those of skipped rounds.
         """
         return batch.run_recorded(self, rounds, progress)
 
@@ -245,9 +247,10 @@ class Policy(ABC):
     ) -> None:
         """Learn from recorded rounds without deciding, for example to warm-start from a log.
 
-        ``stops`` contains the arm at which each round ended; rounds in which that arm did not
-        answer are skipped. ``rule_stop`` is where the rule alone would have stopped each round (see
-        `observe`).
+        ``stops`` contains the arm at which each round ended. Rounds in which that arm did not
+        answer are skipped, unless the arm after those that answered ``failed``; then the policy
+        learns from the arms that answered. ``rule_stop`` contains the arm at which the rule alone
+        would have stopped each round (see `observe`).
         """
         batch.observe_many(self, rounds, stops, rule_stop)
 

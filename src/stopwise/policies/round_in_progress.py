@@ -25,7 +25,7 @@ class Steps(Protocol):
 
     @property
     def rule_stop(self) -> int:
-        """The rule's own stop, as far as it is known."""
+        """The arm at which the rule stops; until it decides to stop, the next arm."""
         ...
 
     def next(self) -> int | None:
@@ -33,7 +33,7 @@ class Steps(Protocol):
         ...
 
     def give(self, outputs: Sequence[Hashable], revealed: Sequence[float]) -> None:
-        """Add the newest of ``outputs`` and its revealed values; if invalid, change nothing."""
+        """Add the newest of ``outputs`` and what its arm revealed; if invalid, change nothing."""
         ...
 
     def run_all(self) -> None:
@@ -87,12 +87,15 @@ class RoundInProgress:
 
     @property
     def context(self) -> tuple[float, ...]:
-        """The context at the start, followed by the revealed values so far."""
+        """The context before the first arm, followed by the values revealed so far."""
         return self._steps.context
 
     @property
     def rule_stop(self) -> int:
-        """The rule's own stop, as far as it is known; some rounds continue beyond it at random."""
+        """The arm at which the rule stops; until it decides to stop, the next arm.
+
+        Some rounds continue beyond this arm at random.
+        """
         return self._steps.rule_stop
 
     @property
@@ -124,7 +127,7 @@ class RoundInProgress:
         self._pending = False
 
     def run_all(self) -> None:
-        """Run every arm, regardless of the rule, whose own stop remains in `rule_stop`."""
+        """Run every arm, regardless of the rule; `rule_stop` is still where the rule stops."""
         self._steps.run_all()
 
     def learn(self) -> None:
@@ -208,7 +211,7 @@ class DecidedSteps:
 
     @property
     def rule_stop(self) -> int:
-        """The rule's own stop."""
+        """The arm at which the rule stops."""
         return self._decision.rule_stop
 
     def next(self) -> int | None:
@@ -216,7 +219,7 @@ class DecidedSteps:
         return None if self._answered > self._decision.stop else self._answered
 
     def give(self, outputs: Sequence[Hashable], revealed: Sequence[float]) -> None:
-        """Count the output; raise if it reveals values."""
+        """Count the newest output; raise if its arm revealed values."""
         if len(revealed):
             raise _nothing_revealed(self._answered, len(revealed))
         self._answered = len(outputs)
@@ -253,8 +256,8 @@ class DecidedSteps:
 class EngineSteps:
     """Steps of a round that the engine decides.
 
-    ``decided`` turns the stop, the rule's own stop and the trace into a decision. ``result`` turns
-    the result of learning into a label request or None.
+    ``decided`` turns the stop, the arm at which the rule stops and the trace into a decision.
+    ``result`` turns the result of learning into a label request or None.
     """
 
     def __init__(
@@ -279,7 +282,7 @@ class EngineSteps:
 
     @property
     def rule_stop(self) -> int:
-        """The rule's own stop, as far as it is known."""
+        """The arm at which the rule stops; until it decides to stop, the next arm."""
         return self._steps.rule_stop
 
     def next(self) -> int | None:
@@ -287,7 +290,7 @@ class EngineSteps:
         return self._steps.next()
 
     def give(self, outputs: Sequence[Hashable], revealed: Sequence[float]) -> None:
-        """Add the newest of ``outputs`` and its revealed values."""
+        """Add the newest of ``outputs`` and the values that its arm revealed."""
         arm, code = len(outputs) - 1, outputs.index(outputs[-1])
         stages = self._features.stages
         if stages is None and len(revealed):

@@ -11,7 +11,7 @@ from stopwise.engine import native
 
 
 class Rule(Protocol):
-    """A rule's parameters, which create the engine's rule."""
+    """The parameters of a rule."""
 
     takes_labels: ClassVar[bool]  # whether labels can lower the upper bound
     always_explores: ClassVar[bool]  # whether the policy explores by default
@@ -43,7 +43,7 @@ class Ellipsoid:
 
 @dataclass(frozen=True)
 class RegularizedEllipsoid(Ellipsoid):
-    """USS-PD-λI: USS-PD with V + λI instead of V, and β instead of α; S bounds ‖θ*‖."""
+    """USS-PD-λI: USS-PD with V + λI instead of V, and β instead of α, where S ≥ ‖θ*‖."""
 
     lam: float
     S: float
@@ -61,7 +61,7 @@ class RegularizedEllipsoid(Ellipsoid):
 
 @dataclass(frozen=True)
 class Laplace:
-    """USS-Laplace: p̃ is z_t posterior standard deviations above the posterior mode."""
+    """USS-Laplace: in logits, p̃ is z_t posterior standard deviations above the mode."""
 
     takes_labels: ClassVar[bool] = True
     always_explores: ClassVar[bool] = False
@@ -77,7 +77,7 @@ class Laplace:
 
 @dataclass(frozen=True)
 class Anchor:
-    """USS-Anchor: the bound on disagreement with the last arm is z deviations above its mode."""
+    """USS-Anchor: in logits, p̃_iK is z posterior standard deviations above the mode."""
 
     takes_labels: ClassVar[bool] = False
     always_explores: ClassVar[bool] = True  # else it could get stuck, because z is small
@@ -93,7 +93,7 @@ class Anchor:
 
 @dataclass(frozen=True)
 class PosteriorDraw:
-    """Thompson sampling: p̃ is drawn from the posterior, widened by ``scale``."""
+    """Thompson sampling: p̃ is drawn; v_t multiplies the posterior standard deviation."""
 
     takes_labels: ClassVar[bool] = False
     always_explores: ClassVar[bool] = False

@@ -16,8 +16,9 @@ class Thompson(PairwisePolicy):
 
     ::
 
-        for context x, draw for every pair   z_ij ~ N(φᵀθ̂_ij, v_t²·‖φ‖²_{H_ij⁻¹})
-        stop at the first arm i with         C_j − C_i > μ(z_ij) for all j > i
+        the first 5 contexts go to the last arm
+        then, for context x, draw            z_ij ~ N(φᵀθ̂_ij, v_t²·‖φ‖²_{H_ij⁻¹}) for every pair
+        and stop at the first arm i with     C_j − C_i > μ(z_ij) for all j > i,  or at the last
 
     H_ij = Σ μ'(φ_sᵀθ̂)·φ_sφ_sᵀ + ridge·I is the Hessian of the pair's log posterior at θ̂, so v_t = 1
     would draw from the Laplace approximation of the posterior. The policy uses

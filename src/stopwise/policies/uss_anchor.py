@@ -22,10 +22,11 @@ class USSAnchor(PairwisePolicy):
             C_i + p̃_iK(x) < C_j + p̂_jK(x)   for all j > i  (p̂_KK = 0),     or at the last
             p̃_iK(x) = μ(φᵀθ̂_iK + z·‖φ‖_{H_iK⁻¹}),   p̂_jK(x) = μ(φᵀθ̂_jK)
 
-    Stopping at i instead of K costs at most C_i + p_iK − C_K. If p were known, the rule would
-    therefore never be worse than running every arm, whether or not deeper arms are better
-    (docs/theory-anchor.md). USS-Anchor does not use labels. With two arms, its test is that of
-    USS-Laplace with a constant z.
+    H is the Hessian defined in `USSLaplace`. Stopping at i instead of K increases the expected cost
+    plus errors by at most C_i + p_iK − C_K. If p were known, the rule would therefore never be
+    worse than running every arm, whether or not deeper arms are better (docs/theory-anchor.md).
+    USS-Anchor does not use labels. With two arms, its test is that of USS-Laplace without labels
+    and with z in place of z_t.
 
     Parameters
     ----------

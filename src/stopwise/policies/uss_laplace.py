@@ -22,10 +22,11 @@ class USSLaplace(PairwisePolicy):
             C_j − C_i > p̃_ij(x)·g̃_ij(x)   for all j > i,        or at the last
             p̃_ij(x) = μ(φᵀθ̂_ij + z_t·‖φ‖_{H_ij⁻¹}),   z_t = z·(1 + 4/(1 + t/20))
 
-    H_ij = Σ μ'(φ_sᵀθ̂)·φ_sφ_sᵀ + ridge·I is the Hessian of the pair's log posterior at θ̂, so the
-    term with z_t is z_t standard deviations of the logit. This margin is wider in early rounds t,
-    because early errors may never be revisited. g̃_ij is an upper bound, estimated from labels, on
-    the gain of continuing when i and j disagree; without labels it is 1 (docs/labels-method.md).
+    H_ij = Σ μ'(φ_sᵀθ̂)·φ_sφ_sᵀ + ridge·I is the Hessian of the pair's log posterior at θ̂, so
+    z_t·‖φ‖_{H_ij⁻¹} is z_t posterior standard deviations of the logit. This margin is wider in
+    early rounds t, because early errors may never be revisited. g̃_ij is an upper bound, estimated
+    from labels, on the gain of continuing: how much more often j is right than i when they
+    disagree. Without labels, g̃_ij is 1 (docs/labels-method.md).
     Unlike `USSPD`, this policy has no regret bound, but on real cascades it learns much faster.
 
     Parameters

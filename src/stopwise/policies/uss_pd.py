@@ -23,7 +23,7 @@ class USSPD(PairwisePolicy):
         then, for context x, stop at the first arm i with
 
             C_j − C_i > p̃_ij(x)   for all j > i,        or at the last
-            p̃_ij(x) = μ(φᵀθ̂_ij + α‖φ‖_{V_ij⁻¹}),        φ = Φ_ij(x)
+            p̃_ij(x) = μ(φᵀθ̂_ij + α‖φ‖_{V_ij⁻¹}),        φ = Φ_ij(x),   μ(z) = 1/(1 + e⁻ᶻ)
 
         observe which arms up to the stop disagreed, and update
             θ̂_ij :  Σ_s (d_s − μ(φ_sᵀθ))·φ_s = ridge·θ,      V_ij = Σ_s φ_sφ_sᵀ
@@ -32,14 +32,16 @@ class USSPD(PairwisePolicy):
     Stopping early is safe as long as every p̃ is a valid upper bound, because an arm's error rate
     exceeds that of a deeper arm by at most the probability that they disagree. Under contextual
     weak dominance, the regret is also small. Without it, the rule goes too deep, which costs more
-    and may even cause more errors.
+    and may even cause more errors. Once labels have arrived, p̃ is multiplied by an upper bound on
+    the gain of continuing (see `USSLaplace`).
 
     Parameters
     ----------
     features : feature map, optional
-        Φ, by default ``Identity()``. It has no intercept, so for a context of zeros the estimate is
-        always ½; ``Polynomial(degree=1)`` adds an intercept. May also be a `PerStage`, a `PerPair`
-        or any callable. With ``reveals``, the default is `Standard` at each arm.
+        Φ: a feature map, a `PerStage`, a `PerPair` or any callable. By default ``Identity()``,
+        which has no intercept, so the estimate for a context of zeros is always ½;
+        ``Polynomial(degree=1)`` adds an intercept. With ``reveals``, the default is `Standard` at
+        each arm.
     context_dim : int
         Number of values in the context before the first arm; with ``reveals``, 0 by default.
     reveals : int or sequence of int, optional
@@ -49,26 +51,26 @@ class USSPD(PairwisePolicy):
     answers : bool, optional
         With ``reveals``, whether features include which outputs so far agree; True by default.
     delta : float
-        δ in (0, 1): the confidence is 1 − δ.
+        δ in (0, 1): the confidence level is 1 − δ.
     sigma : float
-        σ > 0, the sub-Gaussian parameter of the noise; 0.1 in the paper's experiments. The proof
-        holds for any data with ½; smaller values explore less.
+        σ > 0, the sub-Gaussian parameter of the noise; 0.1 in the paper's experiments. With ½,
+        the proof holds for any data; smaller values explore less.
     kappa : float
-        κ in (0, 1/4]: the smallest slope μ' near the true θ. 1/4, the maximum, is a heuristic.
+        κ in (0, 1/4]: the smallest slope μ' near the true θ. The default, 1/4, is a heuristic.
     forced_rounds : int or "auto"
         m, the number of first rounds that run every arm. "auto" runs every arm until
         λ_min(V) ≥ 1 for every pair, as the lemma requires; with nearly dependent features, this can
         take very long.
     ridge : float
-        Keeps θ̂ finite for pairs that never disagree; as it approaches 0, the estimate becomes the
-        paper's.
+        Keeps θ̂ finite for pairs that never disagree; as it approaches 0, the estimate approaches
+        that of the paper.
     explore : float, optional
         Initial share of rounds, chosen at random, that run every arm. The share decays as 1/t to a
         thirtieth of its initial value (a tenth with ``reveals`` and three or more arms). By
         default 0.06 with ``labels`` or ``reveals``, otherwise 0 as in the paper (docs/revealed.md).
     labels : int or float
-        Total number of labels to request. Values below 1 are a share: of the rounds with a
-        disagreement, the share for which to request a label (docs/labels.md).
+        Total number of labels to request or, if below 1, the share of the rounds with a
+        disagreement for which to request one (docs/labels.md).
     seed : int
         Seed of the random choices of ``explore`` and ``labels``.
     transitive : bool

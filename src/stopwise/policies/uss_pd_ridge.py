@@ -18,8 +18,9 @@ class USSPDRidge(PairwisePolicy):
 
         β_ij = (2σ/κ)·√(d'/2·ln(1 + n_ij/(d'λ)) + ln(K²/2δ)) + 2√λ·S
 
-    in place of α, where n_ij is the number of observations of the pair. Only the first context is
-    forced to go to arm K. The regret bound holds once λ_min(V_ij) ≥ 2λ for every pair.
+    in place of α, where n_ij is the number of rounds in which both arms of the pair ran. Only the
+    first context is forced to go to arm K. The regret bound holds once
+    λ_min(V_ij) ≥ 2λ for every pair.
 
     Parameters
     ----------

@@ -44,7 +44,8 @@ def encode_outputs(outputs: Sequence[Hashable], n_arms: int) -> tuple[int, int]:
     codes = arm = 0
     if isinstance(outputs, str | bytes):
         raise InvalidOutputsError(
-            f"outputs must be a list with one output per arm, got a string; use [{outputs!r}, …]"
+            "outputs must be a list with one output per arm, got one "
+            f"{type(outputs).__name__}; use [{outputs!r}, …]"
         )
     try:
         for y in outputs:
@@ -63,22 +64,22 @@ def encode_outputs(outputs: Sequence[Hashable], n_arms: int) -> tuple[int, int]:
     if not 0 < arm <= n_arms:
         raise InvalidOutputsError(
             f"outputs must have one value for each arm from 0 to the stop (1 to {n_arms} values), "
-            f"got {arm}"
+            f"got {arm} values"
         )
     return arm, codes
 
 
 def differing(codes: int, n: int) -> Bools:
-    """Return from the codes of n outputs which pairs differ, as an (n, n) table."""
+    """Return an (n, n) table of which outputs differ, given the codes of n outputs."""
     values = np.array([codes >> 4 * arm & 15 for arm in range(n)])
     return values[:, None] != values[None, :]
 
 
 def first_equals(differ: Bools, n: int) -> list[int]:
-    """Return for each of n arms the first arm with an equal output.
+    """Return, for each of n arms, the first arm with an equal output.
 
-    Two arms have equal results if and only if their outputs are equal. Only the part of ``differ``
-    above the diagonal is read.
+    Two arms have the same first arm if and only if their outputs are equal. Only the part of
+    ``differ`` above the diagonal is read.
 
     Examples
     --------
@@ -104,15 +105,15 @@ def checked_request(request: LabelRequest | None) -> tuple[float, float, int] | 
 
 
 def checked_pairs(pairs: Pairs, stop: int, n_arms: int) -> Bools:
-    """Return a round's disagreements as a (K, K) table, filled above the diagonal."""
+    """Return a round's disagreements as a (K, K) table, False on and below the diagonal."""
     differ = np.zeros((n_arms, n_arms), dtype=np.bool_)
     required = [(i, j) for j in range(stop + 1) for i in range(j)]
     if isinstance(pairs, Mapping):
         by_pair = cast(Mapping[tuple[int, int], object], pairs)
         if set(by_pair) != set(required):
             raise InvalidOutputsError(
-                f"pairs must contain {required} for a round that stopped at arm {stop}, got "
-                f"{[*by_pair]}"
+                f"pairs must contain exactly {required} for a round that stopped at arm {stop}, "
+                f"got {[*by_pair]}"
             )
         values: list[object] = [by_pair[pair] for pair in required]
     else:
@@ -143,7 +144,7 @@ def label_column(labels: ArrayLike, n: int) -> NDArray[Any]:
 
 
 def right_arms(outputs: NDArray[Any], labels: NDArray[Any]) -> tuple[Bools, Bools]:
-    """Return which outputs (n, K) equal their round's label, and which rounds have a label."""
+    """Return which outputs, of shape (n, K), equal the round's label, and which rounds have one."""
     answers = labels.tolist()
     labelled = np.array([answer is not None for answer in answers], dtype=np.bool_)
     right = np.ascontiguousarray(outputs == labels[:, None]).astype(np.bool_)
@@ -195,7 +196,7 @@ def _table(name: str, of: str, values: ArrayLike, n: int, columns: int) -> NDArr
 
 
 def disagreements(outputs: NDArray[Any], cascade: Cascade) -> Disagreements:
-    """Return whether each pair of arms gave different outputs, of shape (n, K(K−1)/2)."""
+    """Return an (n, K(K−1)/2) table of whether each pair of arms gave different outputs."""
     differ = [outputs[:, i] != outputs[:, j] for i, j in cascade.pairs()]
     return np.stack(differ, axis=1).astype(np.uint8)
 
@@ -206,7 +207,7 @@ def _above_diagonal(n_arms: int) -> tuple[Ints, Ints]:
 
 
 def square(pairs: NDArray[Any], n_arms: int) -> NDArray[Any]:
-    """Return values in the order of ``cascade.pairs()`` as an upper triangular table."""
+    """Arrange ``pairs``, given in ``cascade.pairs()`` order, as an upper triangular matrix."""
     table = np.zeros((n_arms, n_arms), dtype=pairs.dtype)
     table[_above_diagonal(n_arms)] = pairs
     return table
@@ -226,8 +227,8 @@ def checked_rounds(rounds: RecordedRounds, cascade: Cascade, uses_context: bool)
     answered = np.ascontiguousarray(rounds.answered, dtype=np.int64)
     if answered.ndim != 1 or not ((answered >= 0) & (answered <= n_arms)).all():
         raise InvalidOutputsError(
-            f"answered must be an array of integers from 0 to {n_arms} (arms per round), got "
-            f"{short_repr(rounds.answered)}"
+            "answered must be the number of arms that answered in each round, from 0 to "
+            f"{n_arms}, got {short_repr(rounds.answered)}"
         )
     failed = np.asarray(rounds.failed, dtype=np.bool_)
     if failed.shape != (n,):
@@ -278,14 +279,14 @@ def stop_column(stops: ArrayLike, n: int, n_arms: int) -> Ints:
 
 
 def learned_arms(rounds: RecordedRounds, stops: ArrayLike, n_arms: int) -> Ints:
-    """Return how many arms to learn from if rounds ended at ``stops``; 0 skips the round."""
+    """Return how many arms to learn from in rounds that ended at ``stops``; 0 means skip."""
     arms = stop_column(stops, rounds.n, n_arms) + 1
     arms = np.where(rounds.failed, np.minimum(arms, rounds.answered), arms)
     return np.where(arms <= rounds.answered, arms, 0)
 
 
 def learned_end(rounds: RecordedRounds, t: int, stop: int) -> int | None:
-    """Return the last arm to learn from if round t ends at ``stop``, or None to skip it."""
+    """Return the last arm to learn from if round t ends at ``stop``, or None to skip the round."""
     last = int(rounds.answered[t]) - 1
     end = min(stop, last) if rounds.failed[t] else stop
     return end if 0 <= end <= last else None

@@ -137,8 +137,8 @@ class ProxyApp(App):
                 return False
             except Conflict:
                 raise InvalidParameterError(
-                    f"cascade {config.name!r} is in the store with other stages, costs, context "
-                    "or policy, so its learned state does not apply; rename it in the "
+                    f"cascade {config.name!r} was stored with other stages, costs, context or "
+                    "policy, so its learned state does not apply; rename it in the "
                     f'configuration (name = "{config.name}-2"), or use another store'
                 ) from None
             except (TooManyRequests, Unavailable):
@@ -265,7 +265,7 @@ class ProxyApp(App):
         return await self._first(run, range(arm + 1, last + 1), reason)
 
     async def _first(self, run: ChatRun, arms: Iterable[int], reason: str) -> Outcome:
-        """Return the first answer from these stages; if all fail, the deepest answer so far."""
+        """Return the first answer from ``arms``; if all fail, that of the deepest stage so far."""
         run.final = True
         for arm in arms:
             if run.streaming:
@@ -368,7 +368,7 @@ class ProxyApp(App):
         return Response(failure.status, body, JSON, headers + retry_after)
 
     def _warn(self, name: str, event: str, reason: str) -> None:
-        """Count a problem, and log it unless the cascade's last one had the same reason."""
+        """Count a problem, and log it unless its reason was the last one logged for the cascade."""
         self._count(name, event)
         if self._reasons.get(name) != reason:  # so that an outage does not flood the log
             self._reasons[name] = reason
@@ -397,7 +397,7 @@ async def _stream(
 
 
 def _deadline(request: Request, maximum: float | None) -> float:
-    """Return a request's time limit in seconds: the caller's or the cascade's, if lower."""
+    """Return the lower of the caller's and the cascade's time limits for a request, in seconds."""
     text = request.headers.get("x-stopwise-deadline")
     maximum = MAX_SECONDS if maximum is None else maximum
     if text is None:

@@ -99,16 +99,17 @@ class ChatRequest:
         return default if raw is None else msgspec.json.decode(raw, type=kind)
 
     def has_any(self, *names: str) -> bool:
-        """Return whether any of these fields has a value other than null or an empty list."""
+        """Return whether any of these fields is present and neither null nor an empty list."""
         values = (bytes(self.fields[name]) for name in names if name in self.fields)
         return any(value not in {b"null", b"[]"} for value in values)
 
     def upstream_body(
         self, model: str | None, *, stream: bool, extra: Mapping[str, Any] = {}
     ) -> bytes:
-        """Return the request body for an upstream, with ``model`` as the upstream's own model.
+        """Return the request body for an upstream.
 
-        Without ``stream``, the answer is not streamed even if the caller asked for a stream.
+        ``model`` replaces the caller's model unless it is None. Without ``stream``, the answer is
+        not streamed even if the caller asked for a stream.
         """
         fields: dict[str, Any] = {**self.fields, **extra}
         if model is not None:
@@ -157,7 +158,7 @@ class Answer:
         except StageFailure:
             raise
         except (ValueError, RecursionError) as error:
-            raise StageFailure(f"the answer is not JSON: {error}") from None
+            raise StageFailure(f"the answer cannot be decoded: {error}") from None
         self.usage, self.usage_error = read_usage(self.body.get("usage"))
         tokens = (self.usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens"))
         self.tokens: tuple[int, ...] = tuple(tokens)
@@ -182,7 +183,7 @@ class Answer:
             return []
 
     def with_usage(self, usage: Mapping[str, Any]) -> bytes:
-        """Return the raw answer with its ``usage`` replaced."""
+        """Return the raw answer with its ``usage`` replaced, or unchanged if ``usage`` is empty."""
         if not usage or usage == self.usage:
             return self.raw
         try:
@@ -191,7 +192,7 @@ class Answer:
             return _encode({**self.body, "usage": usage})
 
     def events(self, usage: Mapping[str, Any], *, include_usage: bool) -> bytes:
-        """Return the answer as the server-sent events of a complete stream."""
+        """Return the answer as a complete stream of server-sent events."""
         head = _head("chat.completion.chunk", str(self.body.get("model", "")))
         head |= {name: self.body[name] for name in ("id", "created") if name in self.body}
         chunks: list[dict[str, Any]] = []
@@ -295,7 +296,7 @@ def is_index(value: object) -> bool:
 
 
 def read_usage(usage: object) -> tuple[dict[str, Any], str]:
-    """Return an answer's ``usage`` and "", or {} and the problem if it is invalid.
+    """Return an answer's ``usage`` and "", or if ``usage`` is invalid, {} and the problem.
 
     If any token count is not an integer from 0 to `MAX_TOKENS`, ``usage`` is ignored altogether,
     because a negative count would add to every budget.
@@ -478,12 +479,12 @@ class StreamCollector:
 
     @property
     def complete(self) -> bool:
-        """Whether the answer is complete: the stream has ended, or every choice has."""
+        """Whether the answer is complete: the stream or each of its choices has ended."""
         finish_reasons = [choice["finish_reason"] for choice in self.choices.values()]
         return self.done or (bool(finish_reasons) and all(finish_reasons))
 
     def body(self) -> bytes:
-        """Return the collected answer as a chat completion without streaming."""
+        """Return the collected answer as a chat completion that is not streamed."""
         for index, choice in self.choices.items():
             message = choice["message"]
             message.setdefault("content", None)

@@ -58,7 +58,7 @@ class ServedCascade:
     async def context(self, chat: ChatRequest, seconds: float) -> list[float]:
         """Return the context before the first stage.
 
-        If embedding the prompt takes longer than ``seconds``, its features are zeros.
+        If embedding the prompt takes longer than ``seconds``, the embedding's features are zeros.
         """
         features = request_features(chat, self.config.context)
         if self.config.embedding is None:
@@ -143,7 +143,7 @@ class ChatRun:
 
 
 class Outcome(NamedTuple):
-    """The answer for the caller, the stage that gave it, and why that stage."""
+    """The answer for the caller, the stage that gave it, and the reason for its choice."""
 
     arm: int
     answer: Answer
@@ -153,7 +153,7 @@ class Outcome(NamedTuple):
 class ServiceRound:
     """A round of the service in the same process, driven by a `RoundLoop`.
 
-    ``answers`` grows as stages answer. It is logged when the round ends.
+    ``answers`` grows as stages answer, and is logged when the round ends.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ def _always(_: object) -> bool:
 
 
 def _has_next(answer: RoundAnswer) -> bool:
-    """Return whether the round continues; if so, do not wait until this step is in the log."""
+    """Return whether the round continues, so that this step need not be in the log yet."""
     return answer.next is not None
 
 

@@ -176,7 +176,7 @@ def test_revealed_context_gives_the_same_result_step_by_step_and_recorded(
 def test_the_number_of_revealed_values_is_checked() -> None:
     policy = staged(forced_rounds=5)
     with pytest.raises(
-        sw.errors.InvalidContextError, match="must start with context_dim=1 values, got 2"
+        sw.errors.InvalidContextError, match="before the first arm must have 1 values"
     ):
         policy.start([0.5, 0.5])
     current = policy.start([0.5])
