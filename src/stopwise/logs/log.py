@@ -260,7 +260,7 @@ def format_suffix(path: Path) -> str:
     suffix = ".parquet" if path.is_dir() else path.suffix.lower()
     if suffix not in READERS:
         raise InvalidParameterError(
-            f"unknown format of {path.name}; the name of a log must end in {' or '.join(READERS)}"
+            f"unknown format of {path.name}; the name of a log must end in {', '.join(READERS)}"
         )
     return suffix
 
