@@ -152,7 +152,7 @@ def _headline(evidence: Evidence, answer: Answer) -> str:
 def _question(evidence: Evidence) -> str:
     first, second = evidence.names[evidence.plan.first], evidence.plan.second
     if second is None:
-        return f"Stopwise is better than always {first}"
+        return f"Stopwise is better than always stopping at {first}"
     return f"{evidence.names[second]} is worth its price"
 
 
@@ -183,7 +183,8 @@ def _labels_needed(evidence: Evidence) -> str:
     first = names[plan.first]
     if plan.second is None:
         question = (
-            f"whether Stopwise is worth its extra cost of {gap} per round over always {first}"
+            f"whether Stopwise is worth its extra cost of {gap} per round over always "
+            f"stopping at {first}"
         )
         rows, better = "Where the two answers differ", "Stopwise"
     else:
