@@ -280,7 +280,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         costs = [float(cost) for cost in done.costs or ()]
         if len(costs) > len(self.arms) or not all(0 <= cost < math.inf for cost in costs):
             raise self._error(
-                done, f"has the costs {costs}; expected a number ≥ 0 for each arm that ran"
+                done, f"has the costs {costs}; expected a finite number ≥ 0 for each arm that ran"
             )
         return _padded(costs, len(self.arms))
 

@@ -49,7 +49,7 @@ class Steps(Protocol):
 class BatchEngine:
     """Play validated rounds one by one with `decide` and `learn`.
 
-    Built-in policies override methods to play all rounds at once, with the same result.
+    Subclasses for built-in policies play many rounds in one call, with the same result.
     """
 
     def __init__(self, policy: Steps) -> None:
@@ -113,7 +113,7 @@ def run(
     """Play rounds for which the outputs of all arms are available (see `Policy.run`)."""
     if outputs is None:
         raise InvalidOutputsError(
-            "run requires outputs of shape (n, K), or differ= with the disagreement of every pair"
+            "run requires outputs of shape (n, K), or differ= with a column per pair of arms"
         )
     n, n_arms = rounds_in(as_table(contexts)), policy.cascade.n_arms
     right, labelled = None, None

@@ -332,7 +332,10 @@ class PairwisePolicy(Policy):
         """Restore `state`; raise ValueError and change nothing if it is invalid."""
         learner = state["learner"]
         if learner.dtype != np.uint8 or learner.ndim != 1:
-            raise ValueError(f"learner must be bytes, got {learner.dtype}{learner.shape}")
+            raise ValueError(
+                "learner must be a one-dimensional uint8 array, got "
+                f"dtype {learner.dtype} and shape {learner.shape}"
+            )
         self._learner.restore(learner.tobytes())
 
     def __repr__(self) -> str:

@@ -43,7 +43,7 @@ class Ellipsoid:
 
 @dataclass(frozen=True)
 class RegularizedEllipsoid(Ellipsoid):
-    """USS-PD-λI: USS-PD with V + λI instead of V, and β instead of α, where S ≥ ‖θ*‖."""
+    """USS-PD-λI: USS-PD with V + λI instead of V, and β instead of α; β depends on S ≥ ‖θ*‖."""
 
     lam: float
     S: float

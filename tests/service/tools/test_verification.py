@@ -187,7 +187,7 @@ async def test_a_damaged_snapshot_is_detected_and_recovery_skips_it(sqlite: Samp
     await expect_damage(where, f"snapshot at event {position}")
     change(where, "DELETE FROM snapshot WHERE position = ?", (position,))
     await expect_damage(
-        where, f"events up to {await store_edited_snapshot(where, go_beyond)} are missing"
+        where, f"events up to {await store_edited_snapshot(where, go_beyond)} were acknowledged"
     )
     assert state_hash(await using(where, recover_state)) == sqlite.hash
 

@@ -1,1 +1,1 @@
-"""Diagnosis of a log: whether its cascade can be learned, and the saving."""
+"""Diagnosis of a log: whether its cascade can be learned, and how much that would save."""

@@ -51,9 +51,10 @@ class Reported(msgspec.Struct, frozen=True, array_like=True, tag="reported"):
 
     If ``ended``, the policy learned from the round, and the event has the outputs of all arms that
     ran. If ``early``, the round ended because no more outputs will arrive. If stages reveal the
-    context, ``revealed`` has the numbers that the newest arm added and ``context`` (once ended) the
-    complete context. If a function compares answers, the outputs are equivalence classes, and
-    ``answers`` (once ended) has the compressed answers, so that a label can be compared with them.
+    context, ``revealed`` holds the numbers that the newest arm added; once the round has ended,
+    ``context`` holds the complete context. If a function compares answers, the outputs are
+    equivalence classes; once the round has ended, ``answers`` holds the compressed answers, so that
+    a label can be compared with them.
     """
 
     cascade: int

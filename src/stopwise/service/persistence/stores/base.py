@@ -129,7 +129,7 @@ class EventStore(ABC):
         end, digest = await self.end()  # last, because a running service may append meanwhile
         required = max(required, position)
         if required > end:
-            return f"acknowledged events up to {required} are missing: the log ends at event {end}"
+            return f"the log ends at event {end}, but events up to {required} were acknowledged"
         if position < end:
             block = await self.block_of(position)
             digest = expected if block is None else block.digest  # None: compacted
