@@ -87,7 +87,8 @@ _HELP = {
     "stop_timeout": "Seconds for requests in flight to finish when the service stops.",
     "log_level": "Minimum level of log lines on stderr.",
     "log_requests": "Requests to log. `failed` means errors except `too_many_requests`, "
-    "`unavailable` and `cascade_failed`, which may be frequent and are counted instead.",
+    "`unavailable` and `cascade_failed`, which may be frequent and are counted in the metrics "
+    "instead.",
     "traces": "Address of an OTLP/HTTP collector for OpenTelemetry traces, such as "
     "`http://127.0.0.1:4318`. Without it, tracing is off.",
 }
