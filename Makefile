@@ -78,7 +78,7 @@ compiler: $(STAMPS)/uv  ## Install g++ and Python's headers where they are missi
 installed: $(STAMPS)/lint $(STAMPS)/types $(STAMPS)/test $(STAMPS)/actionlint  ## Install the dependencies of checks and tests
 
 test: browser $(STAMPS)/test $(STAMPS)/actionlint  ## Run the tests and the doctests of src and docs (PYTEST_ARGS="-k gram")
-	@$(BIN)/python -m pytest -q -n auto $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal $(PYTEST_ARGS)
 
 test-full: browser $(STAMPS)/test $(STAMPS)/actionlint  ## Also run the slow tests, and more random examples
 	@$(BIN)/python -m pytest -q -m "slow or not slow" --hypothesis-profile=full -n auto $(PYTEST_ARGS)
