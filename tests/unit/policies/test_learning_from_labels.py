@@ -36,8 +36,8 @@ def finished(policy: sw.Policy, x: list[float], outputs: list[Any]) -> sw.RoundI
     return current
 
 
-def play(policy: Any, rounds: range, late: int = 0) -> list[int]:
-    """Play rounds step by step; labels arrive after ``late`` more requests."""
+def play(policy: Any, rounds: range, late: int = 0, labels: Any = BAD.labels) -> list[int]:
+    """Play rounds step by step; labels other than None arrive after ``late`` more requests."""
     stops: list[int] = []
     waiting: list[tuple[sw.RoundInProgress, int]] = []
     for t in rounds:
@@ -46,8 +46,8 @@ def play(policy: Any, rounds: range, late: int = 0) -> list[int]:
             current.give(int(BAD.outputs[t, arm]))
         current.learn()
         stops.append(len(current.outputs) - 1)
-        if current.wants_label:
-            waiting.append((current, int(BAD.labels[t])))
+        if current.wants_label and labels[t] is not None:
+            waiting.append((current, int(labels[t])))
         while len(waiting) > late:
             policy.label(*waiting.pop(0))
     for request in waiting:
@@ -502,16 +502,7 @@ def test_a_run_with_missing_labels_equals_single_steps(tmp_path: Path) -> None:
     labels[700:] = None
 
     def steps(policy: Any, rounds: range) -> list[int]:
-        stops: list[int] = []
-        for t in rounds:
-            current = policy.start(BAD.contexts[t])
-            while (arm := current.next()) is not None:
-                current.give(int(BAD.outputs[t, arm]))
-            current.learn()
-            stops.append(len(current.outputs) - 1)
-            if current.wants_label and labels[t] is not None:
-                policy.label(current, int(labels[t]))
-        return stops
+        return play(policy, rounds, labels=labels)
 
     def run(policy: Any, rounds: range) -> list[int]:
         window = slice(rounds.start, rounds.stop)
